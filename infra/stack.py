@@ -26,6 +26,7 @@ from infra.queues import WorkQueues
 from infra.safety import safety_environment
 from infra.scheduling import planner_environment, purchase_ceilings
 from infra.tables import StateTables, kept
+from infra.vpc import FunctionsInVpc
 from reservoir import names
 from reservoir.deployment.deployment import Deployment
 from reservoir.deployment.settings import DeploymentSettings
@@ -113,6 +114,10 @@ class ReservoirStack(Stack):
                 apply=self.functions[Function.APPLY],
             )
         self._outputs()
+        if config.vpc is not None:
+            FunctionsInVpc(
+                self, "Vpc", functions=self.functions.values(), network=config.vpc
+            )
         if config.encryption_key is not None:
             data_key.encrypt(self, config.encryption_key)
 

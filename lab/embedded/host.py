@@ -37,6 +37,7 @@ from lab.embedded.front.plain_calls import PlainCalls
 from lab.embedded.front.server import serve
 from lab.embedded.functions import concurrency
 from lab.embedded.functions.events import AsynchronousInvocations
+from lab.embedded.functions.networks import FunctionNetworks
 from lab.embedded.functions.runtime import Endpoint, LambdaRuntime
 from lab.embedded.keep import stores
 from lab.embedded.keep.folder import KeptStateError
@@ -132,7 +133,9 @@ class Host:
         stack_events.install(self.clock)
         TableBackups().install()
         gate = Ec2Gate(self.ec2, ACCOUNT_ID, REGION)
-        Router(self.faults, self.ec2, gate, self.runtime.environment_of).install()
+        networks = FunctionNetworks(self.ec2, ACCOUNT_ID, REGION)
+        networks.install()
+        Router(self.faults, self.ec2, gate, self.runtime.environment_of, networks).install()
         services_in_time.count_work(self.governor)
         request_gate = Gate()
         request_gate.install()

@@ -30,6 +30,7 @@ from lab.embedded.front.plain_requests import OWN_HOSTS
 from lab.embedded.front.senders import caller_key
 from lab.embedded.front.server import ConnectionDropped
 from lab.embedded.functions.environments import Environment
+from lab.embedded.functions.networks import FunctionNetworks
 from lab.embedded.functions.runtime import called_by_function
 
 Response = tuple[int, dict[str, str], bytes]
@@ -70,11 +71,13 @@ class Router:
         ec2: Ec2Emulation,
         gate: Ec2Gate,
         environment_of: Callable[[str], Environment | None],
+        networks: FunctionNetworks,
     ) -> None:
         self._faults = faults
         self._gate = gate
         self._ec2 = ec2
         self._environment_of = environment_of
+        self._networks = networks
         self._dispatch: Dispatch = app._dispatch_service_request  # noqa: SLF001 - MiniStack's version is pinned
 
     def install(self) -> None:
@@ -133,6 +136,9 @@ class Router:
         environment = self._environment_of(access_key_id)
         called_by_function.set(environment is not None)
         function = environment.spec.function_name if environment else None
+        if function is not None and not self._networks.reaches(function, service):
+            # nobody answers there; on AWS the function would wait until its client's or its own time is out
+            raise ConnectionDropped
         rule = self._faults.take(Request(service, action.partition(":")[2], function))
         if rule is not None:
             if rule.action == "delay":

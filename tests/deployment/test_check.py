@@ -1,6 +1,7 @@
 """What is found in accounts in which a deployment, or its launches, would fail. The account is a fake of the calls."""
 
 import json
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ from lab.worlds.planning_world import node_class_manifest, node_pool_manifest
 from reservoir.cli.deployment.account import SPOT_ROLE
 from reservoir.cli.examination.before import CHECKS, look
 from reservoir.cli.examination.finding import Severity
+from reservoir.cli.examination.network import SERVICES
 from reservoir.cli.examination.place import Place
 from reservoir.deployment.deployment import read
 
@@ -38,6 +40,46 @@ def key_policy_without(statement: str) -> dict[str, Any]:
     policy: dict[str, Any] = json.loads(KEY_POLICY.read_text())
     kept = [each for each in policy["Statement"] if each["Sid"] != statement]
     return {**policy, "Statement": kept}
+
+
+SUBNET, GROUP = "subnet-0123456789abcdef0", "sg-0123456789abcdef0"
+NETWORK = {"subnets": [SUBNET], "securityGroups": [GROUP]}
+DEFAULT_ROUTE = {"DestinationCidrBlock": "0.0.0.0/0", "State": "active"}
+TO_NAT = {**DEFAULT_ROUTE, "NatGatewayId": "nat-1"}
+EVERYTHING_OUT = {"IpProtocol": "-1"}
+
+
+def networked(
+    subnets: Iterable[str] = (SUBNET,),
+    groups: Iterable[str] = (GROUP,),
+    egress: Iterable[Mapping[str, Any]] = (EVERYTHING_OUT,),
+    routes: Iterable[Mapping[str, Any]] = (TO_NAT,),
+    endpoints: Iterable[str] = (),
+) -> dict[str, list[dict[str, Any]]]:
+    """Return what EC2 shows of a VPC, by the call."""
+    return {
+        "Subnets": [{"SubnetId": each, "VpcId": "vpc-1"} for each in subnets],
+        "SecurityGroups": [
+            {"GroupId": each, "VpcId": "vpc-1", "IpPermissionsEgress": list(egress)}
+            for each in groups
+        ],
+        "RouteTables": [
+            {
+                "RouteTableId": "rtb-1",
+                "Associations": [{"Main": True}],
+                "Routes": list(routes),
+            }
+        ],
+        "VpcEndpoints": [
+            {
+                "ServiceName": f"com.amazonaws.us-east-1.{each}",
+                "State": "available",
+                "VpcEndpointType": "Interface",
+                "PrivateDnsEnabled": True,
+            }
+            for each in endpoints
+        ],
+    }
 
 
 class MissingError(Exception):
@@ -76,6 +118,7 @@ class AccountAsFound:
         self.volume_key: str | None = None
         self.keys = {KEY: "Enabled"}
         self.key_policy = json.loads(KEY_POLICY.read_text())
+        self.network: dict[str, Any] = networked()
         self.metadata: dict[str, str] = {}
         self.vcpus: dict[str, float] = {}
         self.topics: dict[str, dict[str, str]] = {TOPIC: {}}
@@ -129,6 +172,20 @@ class AccountAsFound:
         if KeyId not in self.keys:
             raise MissingError
         return {"KeyMetadata": {"KeyState": self.keys[KeyId]}}
+
+    def describe_subnets(self, *, Filters: Any) -> dict[str, Any]:
+        assert Filters == [{"Name": "subnet-id", "Values": [SUBNET]}]
+        return self.network
+
+    def describe_security_groups(self, *, Filters: Any) -> dict[str, Any]:
+        assert Filters == [{"Name": "group-id", "Values": [GROUP]}]
+        return self.network
+
+    def describe_route_tables(self, *, Filters: Any) -> dict[str, Any]:
+        assert Filters == [{"Name": "vpc-id", "Values": ["vpc-1"]}]
+        return self.network
+
+    describe_vpc_endpoints = describe_route_tables
 
     def get_key_policy(self, *, KeyId: str, PolicyName: str) -> dict[str, str]:
         assert (KeyId, PolicyName) == (KEY, "default")
@@ -314,6 +371,28 @@ BROKEN: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {"encryptionKey": KEY},
         "encryption-key",
     ),
+    "no such subnet": ({"network": networked(subnets=())}, {"vpc": NETWORK}, "vpc"),
+    "no such group": ({"network": networked(groups=())}, {"vpc": NETWORK}, "vpc"),
+    "a group that lets nothing out": (
+        {"network": networked(egress=[])},
+        {"vpc": NETWORK},
+        "vpc",
+    ),
+    "subnets that lead nowhere": (
+        {"network": networked(routes=[])},
+        {"vpc": NETWORK},
+        "vpc",
+    ),
+    "subnets that lead to an internet gateway": (
+        {"network": networked(routes=[{**DEFAULT_ROUTE, "GatewayId": "igw-1"}])},
+        {"vpc": NETWORK},
+        "vpc",
+    ),
+    "an endpoint that is missing": (
+        {"network": networked(routes=[], endpoints=SERVICES[1:])},
+        {"vpc": NETWORK},
+        "vpc",
+    ),
     "tokens enforced": (
         {"metadata": {"HttpTokensEnforced": "enabled"}},
         {"metadataHttpTokens": "optional"},
@@ -355,6 +434,15 @@ def test_what_is_broken_is_found_and_nothing_else(
     for name, value in changes.items():
         setattr(account, name, value)
     assert [each for each, _ in found(account, tmp_path, **settings)] == [check]
+
+
+@pytest.mark.parametrize("network", [networked(), networked(routes=[], endpoints=SERVICES)])
+def test_subnets_with_a_way_out_or_all_endpoints_are_no_finding(
+    tmp_path: Path, network: dict[str, Any]
+) -> None:
+    account = AccountAsFound()
+    account.network = network
+    assert found(account, tmp_path, vpc=NETWORK) == []
 
 
 def test_a_key_with_the_policy_of_the_example_is_no_finding(tmp_path: Path) -> None:

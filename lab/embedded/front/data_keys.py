@@ -28,6 +28,7 @@ from ministack.services import (
 
 from lab.embedded.front.quotas import QuotaError, checked
 from lab.embedded.front.senders import caller_key
+from lab.embedded.functions.roles import context_of, role_allows
 
 Response = tuple[int, dict[str, str], bytes]
 Handler = Callable[..., Coroutine[Any, Any, Response]]
@@ -201,7 +202,7 @@ def service_may_use(
         and all(
             iam_evaluator.evaluate_resource_policy(
                 found["Policy"],
-                _context(service, action, found["Arn"], keys),
+                context_of(service, action, found["Arn"], keys),
                 service=service,
             ).decision
             == "Allow"
@@ -215,32 +216,10 @@ def role_may_use(
 ) -> bool:
     """Whether a role's policies let it use a key, whose own policy leaves that to IAM."""
     found = kms._resolve_key(key)
-    policies = iam_evaluator._gather_role_policies(
-        role_arn.rpartition("/")[2], responses.get_account_id()
-    )
     return (
         found is not None
         and found["KeyState"] == "Enabled"
-        and all(
-            iam_evaluator.evaluate(
-                _context(role_arn, action, found["Arn"], keys), policies
-            ).decision
-            == "Allow"
-            for action in actions
-        )
-    )
-
-
-def _context(principal: str, action: str, arn: str, keys: Mapping[str, str]) -> Any:
-    return iam_evaluator.EvalContext(
-        principal_arn=principal,
-        principal_type="Service" if principal.endswith(".com") else "Role",
-        principal_account=responses.get_account_id(),
-        action=action,
-        resource_arn=arn,
-        region=responses.get_region(),
-        secure_transport=True,
-        service_context={name.lower(): value for name, value in keys.items()},
+        and all(role_allows(role_arn, action, found["Arn"], keys) for action in actions)
     )
 
 

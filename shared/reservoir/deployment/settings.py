@@ -16,6 +16,11 @@ _STACK_PATTERN: Final = "[A-Za-z][A-Za-z0-9-]{0,39}"
 _ROLE_PATTERN: Final = r"[\w+=,.@/-]{3,}\*?"
 _PARAMETER_PATTERN: Final = r"(/[\w.-]+)+(/\*)?"
 _KEY_PATTERN: Final = r"arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[\w-]{1,256}"
+_SUBNET_PATTERN: Final = "subnet-[0-9a-f]{8,17}"
+_SECURITY_GROUP_PATTERN: Final = "sg-[0-9a-f]{8,17}"
+# https://docs.aws.amazon.com/lambda/latest/api/API_VpcConfig.html
+_SUBNETS_MAX: Final = 16
+_SECURITY_GROUPS_MAX: Final = 5
 _TOPIC_PATTERN: Final = r"arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:[\w-]{1,256}"
 _POLICY_PATTERN: Final = r"arn:aws[a-z-]*:iam::([0-9]{12}|aws):policy/[\w+=,.@/-]{1,512}"
 # IAM's and EC2's rules for tags are the strictest of all; DynamoDB and SQS take what these take.
@@ -76,6 +81,10 @@ ParameterPattern = Annotated[
 KeyArn = Annotated[
     str, *_text(_KEY_PATTERN, "must be the ARN of a KMS key (…:key/…), not of an alias")
 ]
+SubnetId = Annotated[str, *_text(_SUBNET_PATTERN, "must be the id of a subnet")]
+SecurityGroupId = Annotated[
+    str, *_text(_SECURITY_GROUP_PATTERN, "must be the id of a security group")
+]
 TopicArn = Annotated[str, *_text(_TOPIC_PATTERN, "must be the ARN of a standard SNS topic")]
 PolicyArn = Annotated[str, *_text(_POLICY_PATTERN, "must be the ARN of an IAM policy")]
 Qualifier = Annotated[
@@ -110,6 +119,21 @@ class AdoptedTables(Model):
     decisions: TableName | None = None
     history: TableName | None = None
     accounts: TableName | None = None
+
+
+class FunctionNetwork(Model):
+    """Where the functions run: in subnets of one VPC, behind security groups of it."""
+
+    subnets: list[SubnetId] = Field(
+        min_length=1,
+        max_length=_SUBNETS_MAX,
+        description="Subnets without addresses of the internet, in two zones or more if one may fail.",
+    )
+    security_groups: list[SecurityGroupId] = Field(
+        min_length=1,
+        max_length=_SECURITY_GROUPS_MAX,
+        description="Security groups that let HTTPS out.",
+    )
 
 
 class DeploymentSettings(Model):
@@ -165,6 +189,11 @@ class DeploymentSettings(Model):
         default=None,
         description="The qualifier of the CDK's bootstrap in this account, where it is not the CDK's own; `reservoir"
         " deployment bootstrap` makes it.",
+    )
+    vpc: FunctionNetwork | None = Field(
+        default=None,
+        description="Subnets and security groups in which the functions run, where an account demands a VPC. The"
+        " endpoints that they need are in docs/deploying.md.",
     )
     log_retention_days: int = Field(
         default=30,

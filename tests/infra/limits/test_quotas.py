@@ -36,6 +36,10 @@ EVERYTHING: Final[Mapping[str, Any]] = {
     # 240 of the 250 characters allowed
     "tags": {f"key-of-tag-{number}": "value-of-tag" for number in range(10)},
     "tracing": True,
+    "vpc": {
+        "subnets": [f"subnet-0123456789abcde{number:02}" for number in range(16)],
+        "securityGroups": [f"sg-0123456789abcde{number:02}" for number in range(5)],
+    },
 }
 # The region with the longest name of each partition, of those that AWS has named.
 PLACES: Final = {

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from reservoir.adapters.clients import pricing_region
 from reservoir.cli.deployment.account import SPOT_ROLE
-from reservoir.cli.examination import before_launches, before_stack, data_key
+from reservoir.cli.examination import before_launches, before_stack, data_key, network
 from reservoir.cli.examination.finding import Finding, Severity
 from reservoir.cli.examination.place import OF_AWS, Place
 from reservoir.deployment.partitions import unserved
@@ -205,6 +205,7 @@ CHECKS: Final[Mapping[str, Callable[[Place], Iterator[Finding]]]] = {
     "concurrency": concurrency,
     "instance-role": instance_role,
     "spot-role": spot_role,
+    "vpc": network.vpc,
     "encryption-key": data_key.encryption_key,
     "volume-key": volume_key,
     "keys": before_launches.keys,

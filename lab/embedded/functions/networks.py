@@ -1,0 +1,200 @@
+"""Functions in a VPC: what Lambda asks before it makes one, and which services one reaches from there.
+
+Lambda's guides: https://docs.aws.amazon.com/lambda/latest/dg/configuration-vpc.html for the permissions and
+https://docs.aws.amazon.com/lambda/latest/dg/configuration-vpc-internet.html for the way out: an interface of Lambda has
+no public address, so that an internet gateway is none. Where several subnets are named, Lambda may use any of them.
+"""
+
+# ruff: noqa: SLF001 - MiniStack has no public extension points; its version is pinned exactly
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from ministack.core import responses
+from ministack.services import lambda_svc
+from ministack.services.cloudformation import provisioners
+
+from lab.embedded.ec2 import Ec2Emulation
+from lab.embedded.front.quotas import QuotaError, checked
+from lab.embedded.functions.roles import role_allows
+
+NEEDED: Final = (
+    "ec2:CreateNetworkInterface",
+    "ec2:DescribeNetworkInterfaces",
+    "ec2:DescribeSubnets",
+    "ec2:DeleteNetworkInterface",
+)
+SUBNETS_MAX: Final = 16
+SECURITY_GROUPS_MAX: Final = 5
+_ANYWHERE: Final = "0.0.0.0/0"
+# The names of endpoints are those of services but for these.
+_NAMES: Final = {"pricing": "pricing.api"}
+_GLOBAL: Final = frozenset({"iam"})
+
+
+class FunctionNetworks:
+    """The VPCs of functions, as EC2 has them."""
+
+    def __init__(self, ec2: Ec2Emulation, account_id: str, region: str) -> None:
+        self._ec2 = ec2
+        self._account_id = account_id
+        self._region = region
+
+    @property
+    def _backend(self) -> Any:
+        return self._ec2.world.moto.backend
+
+    def install(self) -> None:
+        """Ask of each function that is to be in a VPC, at the API and as a resource of a stack."""
+        create, update = lambda_svc._create_function, lambda_svc._update_config
+
+        def checked_create(data: dict[str, Any]) -> Any:
+            refused = self.refusal(data.get("Role", ""), data.get("VpcConfig") or {})
+            return create(data) if refused is None else _invalid(refused)
+
+        def checked_update(name: str, data: dict[str, Any]) -> Any:
+            function = lambda_svc._functions.get(name) or {"config": {}}
+            role = data.get("Role") or function["config"].get("Role", "")
+            refused = self.refusal(role, data.get("VpcConfig") or {})
+            return update(name, data) if refused is None else _invalid(refused)
+
+        lambda_svc._create_function = checked_create
+        lambda_svc._update_config = checked_update
+
+        def check(properties: Mapping[str, Any]) -> None:
+            refused = self.refusal(
+                properties.get("Role", ""), properties.get("VpcConfig") or {}
+            )
+            if refused is not None:
+                raise QuotaError(refused)
+
+        _keep_network_of_resources()
+        checked("AWS::Lambda::Function", check)
+
+    def refusal(self, role_arn: str, network: Mapping[str, Any]) -> str | None:
+        """Say why Lambda makes no function with that role in those subnets."""
+        subnets = network.get("SubnetIds") or []
+        groups = network.get("SecurityGroupIds") or []
+        if not subnets:
+            return None
+        if len(subnets) > SUBNETS_MAX or len(groups) > SECURITY_GROUPS_MAX:
+            return (
+                "1 validation error detected: Value at 'vpcConfig' failed to satisfy constraint: Member must have"
+                f" length less than or equal to {SUBNETS_MAX} (subnetIds), {SECURITY_GROUPS_MAX} (securityGroupIds)"
+            )
+        for action in NEEDED:
+            if not all(
+                role_allows(role_arn, action, arn, {})
+                for arn in self._arns(action, subnets, groups)
+            ):
+                name = action.partition(":")[2]
+                return f"The provided execution role does not have permissions to call {name} on EC2"
+        return self._missing(subnets, groups)
+
+    def _arns(self, action: str, subnets: list[str], groups: list[str]) -> list[str]:
+        """Return what an action is checked on: a new interface also on where it is put."""
+        if action.startswith("ec2:Describe"):
+            return ["*"]
+        prefix = f"arn:aws:ec2:{self._region}:{self._account_id}:"
+        named = [f"{prefix}network-interface/*"]
+        if action == "ec2:CreateNetworkInterface":
+            named += [f"{prefix}subnet/{each}" for each in subnets]
+            named += [f"{prefix}security-group/{each}" for each in groups]
+        return named
+
+    def _missing(self, subnets: list[str], groups: list[str]) -> str | None:
+        vpcs = {each: self._vpc_of_subnet(each) for each in subnets}
+        for subnet, vpc in vpcs.items():
+            if vpc is None:
+                return (
+                    "Error occurred while DescribeSubnets. EC2 Error Code: InvalidSubnetID.NotFound. EC2 Error Message:"
+                    f" The subnet ID '{subnet}' does not exist"
+                )
+        for group in groups:
+            found = self._backend.get_security_group_from_id(group)
+            if found is None or found.vpc_id not in vpcs.values():
+                return (
+                    "Error occurred while DescribeSecurityGroups. EC2 Error Code: InvalidGroup.NotFound. EC2 Error"
+                    f" Message: The security group '{group}' does not exist"
+                )
+        if len(set(vpcs.values())) > 1:
+            return "The subnets of a function must be in the same VPC"
+        return None
+
+    def _vpc_of_subnet(self, subnet_id: str) -> str | None:
+        for subnets in self._backend.subnets.values():
+            if subnet_id in subnets:
+                return str(subnets[subnet_id].vpc_id)
+        return None
+
+    def reaches(self, function_name: str, service: str) -> bool:
+        """Whether a function's calls reach a service: from all of its subnets, by a way out or an endpoint."""
+        function = lambda_svc._functions.get(function_name)
+        network = {} if function is None else function["config"].get("VpcConfig") or {}
+        return all(
+            self._leads_out(subnet) or self._has_endpoint(subnet, service)
+            for subnet in network.get("SubnetIds") or ()
+        )
+
+    def _tables(self, subnet_id: str) -> Iterator[Any]:
+        """Yield the route table of a subnet: its own, or its VPC's main one."""
+        vpc = self._vpc_of_subnet(subnet_id)
+        tables = [
+            each for each in self._backend.describe_route_tables() if each.vpc_id == vpc
+        ]
+        own = [
+            each
+            for each in tables
+            if any(it.get("SubnetId") == subnet_id for it in each.associations)
+        ]
+        yield from own or (each for each in tables if each.main_association_id)
+
+    def _leads_out(self, subnet_id: str) -> bool:
+        return any(
+            route.destination_cidr_block == _ANYWHERE
+            and (route.nat_gateway or route.transit_gateway or route.interface)
+            for table in self._tables(subnet_id)
+            for route in table.routes
+        )
+
+    def _has_endpoint(self, subnet_id: str, service: str) -> bool:
+        name = _NAMES.get(service, service)
+        wanted = f"com.amazonaws.{name if service in _GLOBAL else f'{self._region}.{name}'}"
+        vpc = self._vpc_of_subnet(subnet_id)
+        tables = {table.id for table in self._tables(subnet_id)}
+        for endpoint in self._backend.describe_vpc_endpoints(vpc_end_point_ids=None):
+            named = (endpoint.service_name, endpoint.vpc_id, endpoint.state)
+            if named != (wanted, vpc, "available"):
+                continue
+            if endpoint.vpc_endpoint_type == "Gateway":
+                if tables & set(endpoint.route_table_ids or ()):
+                    return True
+            elif endpoint.private_dns_enabled:
+                return True
+        return False
+
+
+def _keep_network_of_resources() -> None:
+    # MiniStack makes the functions of stacks without their network.
+    handlers = provisioners._RESOURCE_HANDLERS["AWS::Lambda::Function"]
+    create, update = handlers["create"], handlers["update"]
+
+    def with_network(made: Any, properties: Mapping[str, Any]) -> Any:
+        lambda_svc._functions[made[0]]["config"]["VpcConfig"] = dict(
+            properties.get("VpcConfig") or {}
+        )
+        return made
+
+    provisioners._RESOURCE_HANDLERS["AWS::Lambda::Function"] = {
+        **handlers,
+        "create": lambda logical_id, properties, *rest: with_network(
+            create(logical_id, properties, *rest), properties
+        ),
+        "update": lambda name, old, new, *rest: with_network(
+            update(name, old, new, *rest), new
+        ),
+    }
+
+
+def _invalid(message: str) -> Any:
+    return responses.error_response_json("InvalidParameterValueException", message, 400)

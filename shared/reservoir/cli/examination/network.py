@@ -1,0 +1,134 @@
+"""Whether functions in a VPC reach what they call."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from reservoir.cli.examination.finding import Finding, Severity
+from reservoir.cli.examination.place import Place
+from reservoir.deployment.settings import FunctionNetwork
+
+_CHECK: Final = "vpc"
+# What functions call, by the last part of the names of VPC endpoints.
+SERVICES: Final = (
+    *("dynamodb", "ec2", "events", "iam", "pricing.api", "resource-groups"),
+    *("s3", "scheduler", "sqs", "ssm", "sts"),
+)
+_ANYWHERE: Final = "0.0.0.0/0"
+# What a default route may lead to; an interface of Lambda has no public address, which an internet gateway wants.
+_WAYS_OUT: Final = (
+    *("NatGatewayId", "TransitGatewayId", "NetworkInterfaceId", "InstanceId"),
+    *("VpcPeeringConnectionId", "LocalGatewayId", "CoreNetworkArn"),
+)
+_HTTPS: Final = 443
+
+
+def vpc(place: Place) -> Iterator[Finding]:
+    """Whether subnets and security groups are there, and lead to the services that functions call."""
+    network = place.deployment.settings.vpc
+    if network is None:
+        return
+    client = place.clients("ec2")
+    filters = [{"Name": "subnet-id", "Values": network.subnets}]
+    subnets = client.describe_subnets(Filters=filters)["Subnets"]
+    missing = {*network.subnets} - {each["SubnetId"] for each in subnets}
+    if missing:
+        yield _error(
+            f"there is no {', '.join(sorted(missing))}", "correct the subnets of vpc"
+        )
+        return
+    vpcs = {each["VpcId"] for each in subnets}
+    if len(vpcs) > 1:
+        message = f"the subnets are in {len(vpcs)} VPCs, and a function is in one"
+        yield _error(message, "name subnets of one VPC")
+        return
+    (vpc_id,) = vpcs
+    yield from _groups(client, network, vpc_id)
+    yield from _ways(place, client, network, vpc_id)
+
+
+def _groups(client: Any, network: FunctionNetwork, vpc_id: str) -> Iterator[Finding]:
+    filters = [{"Name": "group-id", "Values": network.security_groups}]
+    found = client.describe_security_groups(Filters=filters)["SecurityGroups"]
+    of_the_vpc = [each for each in found if each["VpcId"] == vpc_id]
+    missing = {*network.security_groups} - {each["GroupId"] for each in of_the_vpc}
+    if missing:
+        message = f"there is no {', '.join(sorted(missing))} in {vpc_id}"
+        yield _error(message, "correct the securityGroups of vpc")
+    elif not any(
+        _lets_https_out(rule) for each in of_the_vpc for rule in each["IpPermissionsEgress"]
+    ):
+        message = "no security group of the functions lets HTTPS out"
+        yield _error(message, "add a rule for TCP 443, to the endpoints at least")
+
+
+def _lets_https_out(rule: Mapping[str, Any]) -> bool:
+    protocol: str = rule["IpProtocol"]
+    if protocol == "-1":
+        return True
+    first, last = int(rule.get("FromPort", 0)), int(rule.get("ToPort", 0))
+    return protocol == "tcp" and first <= _HTTPS <= last
+
+
+def _ways(
+    place: Place, client: Any, network: FunctionNetwork, vpc_id: str
+) -> Iterator[Finding]:
+    in_vpc = [{"Name": "vpc-id", "Values": [vpc_id]}]
+    tables = client.describe_route_tables(Filters=in_vpc)["RouteTables"]
+    endpoints = client.describe_vpc_endpoints(Filters=in_vpc)["VpcEndpoints"]
+    for subnet in network.subnets:
+        table = _table_of(subnet, tables)
+        if _leads_out(table):
+            continue
+        lacking = [
+            name
+            for name in SERVICES
+            if not any(
+                _is_of(endpoint, name, place.region) and _serves(endpoint, table)
+                for endpoint in endpoints
+            )
+        ]
+        if lacking:
+            message = f"from {subnet} nothing leads to {', '.join(lacking)}"
+            advice = "route it to a NAT gateway, or make VPC endpoints with private DNS (docs/deploying.md)"
+            yield _error(message, advice)
+
+
+def _table_of(subnet: str, tables: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return the route table of a subnet: its own, or its VPC's main one."""
+    main: Mapping[str, Any] = {"RouteTableId": "", "Routes": []}
+    for table in tables:
+        for association in table["Associations"]:
+            if association.get("SubnetId") == subnet:
+                return table
+            if association.get("Main"):
+                main = table
+    return main
+
+
+def _leads_out(table: Mapping[str, Any]) -> bool:
+    return any(
+        route.get("DestinationCidrBlock") == _ANYWHERE
+        and route.get("State", "active") == "active"
+        and any(route.get(way) for way in _WAYS_OUT)
+        for route in table["Routes"]
+    )
+
+
+def _is_of(endpoint: Mapping[str, Any], service: str, region: str) -> bool:
+    """Whether an endpoint is a service's; IAM's and the price list's may be of another region."""
+    name: str = endpoint["ServiceName"]
+    if service in ("iam", "pricing.api"):
+        return name.endswith(f".{service}")
+    return name == f"com.amazonaws.{region}.{service}"
+
+
+def _serves(endpoint: Mapping[str, Any], table: Mapping[str, Any]) -> bool:
+    if endpoint["State"].lower() != "available":
+        return False
+    if endpoint["VpcEndpointType"] == "Gateway":
+        return table["RouteTableId"] in endpoint["RouteTableIds"]
+    return bool(endpoint["PrivateDnsEnabled"])
+
+
+def _error(message: str, advice: str) -> Finding:
+    return Finding(Severity.ERROR, _CHECK, message, advice)
