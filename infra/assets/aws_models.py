@@ -30,6 +30,7 @@ OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "ec2": (
         "CancelCapacityReservation",  # by the command line alone, as below: no function may
         "CreateCapacityReservation",
+        "CreateCapacityReservationBySplitting",
         "CreateFleet",
         "CreateLaunchTemplate",
         "CreateTags",
@@ -63,7 +64,7 @@ OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
         "ListInstanceProfilesForRole",
     ),
     "pricing": ("GetProducts",),
-    "resource-groups": ("ListGroupResources",),
+    "resource-groups": ("GroupResources", "ListGroupResources"),
     "s3": ("GetObject", "PutObject"),
     "scheduler": ("CreateSchedule", "UpdateSchedule"),
     "sqs": (

@@ -188,6 +188,47 @@ def move_units(resources: Resources) -> Iterable[Grant]:
     )
 
 
+def split_units(resources: Resources) -> Iterable[Grant]:
+    """Allow splitting units off for nodes that EC2 moves into them, and giving them back (``move_units``)."""
+    reservations = resources.ec2("capacity-reservation")
+    movable = {f"aws:ResourceTag/{names.MOVABLE_TAG}": names.MOVABLE_VALUE}
+    yield Grant(
+        "SplitUnits",
+        "Units are split off reservations of this account that carry the tag that allows it.",
+        ["ec2:CreateCapacityReservationBySplitting"],
+        reservations,
+        {"StringEquals": movable},
+    )
+    made = {
+        **resources.owner_requested,
+        f"aws:RequestTag/{names.MOVABLE_TAG}": names.MOVABLE_VALUE,
+    }
+    yield Grant(
+        "MakeOfUnits",
+        "What is split off carries the owner tag, and the tag by which its units may go back.",
+        ["ec2:CreateCapacityReservationBySplitting"],
+        reservations,
+        {"StringEquals": made},
+    )
+    of_splitting = {"ec2:CreateAction": "CreateCapacityReservationBySplitting"}
+    yield Grant(
+        "TagOfUnits",
+        "What is split off is tagged at its birth, and never later.",
+        ["ec2:CreateTags"],
+        reservations,
+        {"StringEquals": {**resources.owner_requested, **of_splitting}},
+    )
+    stack = resources.stack
+    yield Grant(
+        "JoinGroups",
+        "What was split off joins a resource group of this account whose name begins with reservoir-.",
+        ["resource-groups:GroupResources"],
+        [
+            f"arn:{stack.partition}:resource-groups:{stack.region}:{stack.account}:group/reservoir-*"
+        ],
+    )
+
+
 def end_instances(resources: Resources) -> Iterable[Grant]:
     """Allow terminating what we launched."""
     yield Grant(

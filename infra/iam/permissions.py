@@ -404,7 +404,12 @@ DUTIES: Final[Mapping[Function, Duty]] = {
         reads=(Table.POLICY, Table.ACCOUNTS),
         sends=(Queue.PLANNING, Queue.LAUNCHES),
         # An empty node's drain is over as it begins.
-        more=(keep_snapshots, end_instances, ec2_permissions.move_units),
+        more=(
+            keep_snapshots,
+            end_instances,
+            ec2_permissions.move_units,
+            ec2_permissions.split_units,
+        ),
     ),
     Function.COLLECT: Duty(
         writes=_CLAIMS,

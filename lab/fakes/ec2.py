@@ -64,6 +64,9 @@ class FakeEc2:
         self.throttle_count = 0  # the next launches are throttled
         self.read_throttle_count = 0  # and the next readings of instances
         self.templates: dict[str, StoredTemplate] = {}
+        # members of resource groups, and the groups at which instances were launched
+        self.groups: dict[str, set[str]] = {}
+        self.launched_at: dict[str, str] = {}
         self.protected: set[str] = set()
         self.unhealthy: list[InstanceHealth] = []
         self.launch_calls: list[LaunchRequest] = []
@@ -198,6 +201,8 @@ class FakeEc2:
             launch_template_id=self._template_of(request, override).id,
         )
         self._launched[instance_id] = _Launched(instance, now + self._lag)
+        if request.reclaim_group_arn is not None:
+            self.launched_at[instance_id] = request.reclaim_group_arn
         return LaunchedInstance(
             instance_id,
             override.instance_type,
@@ -256,6 +261,25 @@ class FakeEc2:
     def change(self, instance_id: str, **changes: object) -> None:
         launched = self._launched[instance_id]
         launched.instance = replace(launched.instance, **changes)  # type: ignore[arg-type] # field names of tests
+
+    def move_into_groups(self) -> list[str]:
+        """Move running instances into free units of the groups that they were launched at; return which moved."""
+        moved = []
+        for instance in self.live():
+            if instance.capacity_reservation_id is not None or instance.state != "running":
+                continue
+            members = self.groups.get(self.launched_at.get(instance.id, ""), set())
+            for reservation_id in sorted(members):
+                shown = self.reservations[reservation_id]
+                is_alike = (shown.instance_type, shown.zone_id) == (
+                    instance.instance_type,
+                    instance.zone_id,
+                )
+                if is_alike and self.free_units(reservation_id) > 0:
+                    self.change(instance.id, capacity_reservation_id=reservation_id)
+                    moved.append(instance.id)
+                    break
+        return moved
 
     def start_all(self) -> None:
         for instance in self.live():
@@ -354,9 +378,10 @@ class FakeEc2:
         )
 
     def list_group(self, group_arn: str) -> frozenset[str]:
-        return frozenset(
+        named = {
             r.id for r in self.reservations.values() if group_arn in r.resource_group_arns
-        )
+        }
+        return frozenset(named | self.groups.get(group_arn, set()))
 
     def list_unhealthy(self) -> tuple[InstanceHealth, ...]:
         return tuple(self.unhealthy)

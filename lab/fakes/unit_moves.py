@@ -37,6 +37,7 @@ class FakeUnitMover:
         self._done[client_token] = wanted
         for reservation_id, change in ((source_id, -count), (destination_id, count)):
             stored = self._ec2.reservations[reservation_id]
+            total = stored.total_count + change
             self._ec2.reservations[reservation_id] = replace(
-                stored, total_count=stored.total_count + change
+                stored, total_count=total, state=stored.state if total else "cancelled"
             )

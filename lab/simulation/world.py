@@ -21,6 +21,7 @@ from lab.fakes.stores.safety import MemoryTableMarks, MemoryTallies
 from lab.fakes.stores.state import MemoryWorkloads
 from lab.fakes.system import SequentialIds
 from lab.fakes.unit_moves import FakeUnitMover
+from lab.fakes.unit_splits import FakeUnitSplitter
 from lab.simulation.aws.bus import Detail, EventsIn, EventsOut
 from lab.simulation.aws.ec2 import SimulatedEc2, SimulatedNetwork
 from lab.simulation.aws.lambdas import CLOCK_WRONG_MAX, Environment, Lambdas, Run
@@ -238,6 +239,7 @@ class World:
             "ec2": self.ec2,
             "dry_runs": FakeDryRuns(),
             "unit_mover": FakeUnitMover(self.ec2),
+            "unit_splitter": FakeUnitSplitter(self.ec2),
             "capacity_blocks": MemoryBlocks(),
             "launch_environment": SimulatedNetwork(self.ec2),
             "instance_types": MemoryInstanceTypes(TYPES, OFFERED),

@@ -12,6 +12,7 @@ from lab.fakes.outside import with_parts
 from lab.fakes.stores.policy_store import MemoryPolicyStore
 from lab.fakes.system import SequentialIds
 from lab.fakes.unit_moves import FakeUnitMover
+from lab.fakes.unit_splits import FakeUnitSplitter
 from lab.fakes.values import instance_type, sold
 from lab.worlds.launch_world import ZONES, World, node_class
 from lab.worlds.planning_world import node_class_manifest, node_pool_manifest, solve
@@ -68,6 +69,12 @@ class DisruptWorld(World):
         self.delayed: list[tuple[datetime, LaunchBatch]] = []
         self.ids = SequentialIds()
         self.mover = FakeUnitMover(self.ec2)
+        self.splitter = FakeUnitSplitter(self.ec2)
+        self.ec2_moves_in = (
+            True  # whether EC2 moves instances into reservations that joined a group
+        )
+        self.reclaim_group_arn: str | None = None
+        self.moved_in: list[str] = []  # instances, in turn
         self.store = MemoryPolicyStore()
         self.policy: Any = StoredPolicy(self.store, self.clock)
         self.state.offerings.save_catalogue(TYPES)
@@ -117,10 +124,22 @@ class DisruptWorld(World):
         assert stored is not None
         self.apply({**stored.manifest, "metadata": {"name": name}})
 
+    def launch_at(self, group_arn: str) -> None:
+        """Let the class launch on-demand nodes at a resource group of reservations."""
+        self.reclaim_group_arn = group_arn
+        self.apply(
+            node_class_manifest(
+                role=None, instanceProfile="nodes", reclaimGroupARN=group_arn
+            )
+        )
+        self.select(*self.ec2.reservations)
+
     def select(self, *reservation_ids: str) -> None:
         """Let the class select exactly these reservations, as discovery would."""
         status = replace(
-            node_class().status, reservation_ids=tuple(sorted(reservation_ids))
+            node_class().status,
+            reservation_ids=tuple(sorted(reservation_ids)),
+            reclaim_group_arn=self.reclaim_group_arn,
         )
         self.store.save_status(
             PolicyKind.NODE_CLASS, "default", PolicyStatus(node_class=status)
@@ -140,9 +159,15 @@ class DisruptWorld(World):
     def outside(self, **chosen: Any) -> Outside:
         decisions = self.effects.watch(self.state.decisions, {"save", "save_if_changed"})
         mover = self.effects.watch(self.mover, {"move"}, remote=True)
+        splitter = self.effects.watch(self.splitter, {"split", "join"}, remote=True)
         found = super().outside(scheduling=self.scheduling, **chosen)
         return with_parts(
-            found, ids=self.ids, policy=self.store, decisions=decisions, unit_mover=mover
+            found,
+            ids=self.ids,
+            policy=self.store,
+            decisions=decisions,
+            unit_mover=mover,
+            unit_splitter=splitter,
         )
 
     def gatherer(self) -> SnapshotGatherer:
@@ -210,6 +235,10 @@ class DisruptWorld(World):
             if instance.state == "shutting-down":
                 self.ec2.change(instance.id, state="terminated")
         self.ec2.start_all()
+        if self.ec2_moves_in:
+            self.moved_in += self.ec2.move_into_groups()
+        if self.reclaim_group_arn is not None:
+            self.select(*self.ec2.reservations)
         self.expire().run()
         for reservation_id in sorted(self.ec2.reservations):
             self.observe(reservation_id)

@@ -182,6 +182,11 @@ class World:
             self.ec2.reservations[reservation_id],
             available_count=max(0, self.ec2.free_units(reservation_id)),
         )
+        joined = [
+            arn for arn, members in self.ec2.groups.items() if reservation_id in members
+        ]
+        if joined:
+            shown = replace(shown, resource_group_arns=tuple(sorted(joined)))
         now = self.clock.now()
         leased = self.state.node_claims.list_leased(reservation_id)
         absorbed = [

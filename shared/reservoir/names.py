@@ -241,6 +241,11 @@ BATCH_TAG: Final = "reservoir:batch"
 # On both of two equal reservations: units may move between them. Set by their owner, never by Reservoir.
 MOVABLE_TAG: Final = "reservoir:units-may-move"
 MOVABLE_VALUE: Final = "true"
+# On a reservation that Reservoir split off: from which one, for which resource group, and when (ISO 8601). It carries
+# the owner tag and the tags of the other one, too.
+SPLIT_FROM_TAG: Final = "reservoir:split-from"
+SPLIT_GROUP_TAG: Final = "reservoir:split-group"
+SPLIT_AT_TAG: Final = "reservoir:split-at"
 NODE_POOL_TAG: Final = "karpenter.sh/nodepool"
 NODE_CLASS_TAG: Final = "karpenter.k8s.aws/ec2nodeclass"
 # environment variable: value of OWNER_TAG, the stack's name

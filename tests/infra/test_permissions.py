@@ -63,6 +63,7 @@ def test_a_mutating_action_on_a_pattern_needs_the_owner_tag(resources: Resources
         else:
             narrowed = {
                 "iam:PassRole": "iam:PassedToService",
+                "resource-groups:GroupResources": None,  # groups named for us
                 "s3:PutObject": None,  # a key below our own bucket
                 "scheduler:CreateSchedule": None,  # a schedule in our own group
             }
@@ -103,6 +104,28 @@ def test_units_move_only_between_reservations_that_are_tagged_for_it(
     assert statement.policy.startswith("Disrupt")
     assert statement.condition_keys == {f"aws:ResourceTag/{MOVABLE_TAG}"}
     assert all(":capacity-reservation/" in resource for resource in statement.resources)
+
+
+def test_units_are_split_off_what_is_tagged_for_it_into_what_is_tagged_as_ours(
+    resources: Resources,
+) -> None:
+    action = "ec2:CreateCapacityReservationBySplitting"
+    found = [
+        statement for statement in statements(resources) if action in statement.actions
+    ]
+    assert all(statement.policy.startswith("Disrupt") for statement in found)
+    assert [statement.condition_keys for statement in found] == [
+        {f"aws:ResourceTag/{MOVABLE_TAG}"},
+        {f"aws:RequestTag/{OWNER_TAG}", f"aws:RequestTag/{MOVABLE_TAG}"},
+    ]
+    (joining,) = [
+        statement
+        for statement in statements(resources)
+        if "resource-groups:GroupResources" in statement.actions
+    ]
+    assert [resource.rpartition("/")[2] for resource in joining.resources] == [
+        "reservoir-*"
+    ]
 
 
 def test_only_launch_launches_and_only_with_the_tag(resources: Resources) -> None:
@@ -210,11 +233,19 @@ def test_only_a_launch_sets_the_owner_tag(resources: Resources) -> None:
         for statement in statements(resources)
         if "ec2:CreateTags" in statement.actions
     ]
-    assert {statement.sid for statement in tagging} == {"TagAtLaunch", "NameTheClaim"}
+    assert {statement.sid for statement in tagging} == {
+        "TagAtLaunch",
+        "NameTheClaim",
+        "TagOfUnits",
+    }
     for statement in tagging:
         if statement.sid == "TagAtLaunch":
             assert statement.policy.startswith("Launch")
             assert "ec2:CreateAction" in statement.condition_keys
+        elif statement.sid == "TagOfUnits":
+            # of what is split off a reservation: no instance gets it
+            assert "ec2:CreateAction" in statement.condition_keys
+            assert all(":capacity-reservation/" in it for it in statement.resources)
         else:
             assert statement.conditions["ForAllValues:StringEquals"] == {
                 "aws:TagKeys": [NODE_CLAIM_TAG]
@@ -246,6 +277,7 @@ def test_reservations_are_never_bought_changed_or_cancelled(resources: Resources
     } == {
         "ec2:DescribeCapacityBlockStatus",
         "ec2:DescribeCapacityBlocks",
+        "ec2:CreateCapacityReservationBySplitting",  # of what is tagged for it
         "ec2:DescribeCapacityReservations",
         "ec2:MoveCapacityReservationInstances",  # only where both are tagged for it
     }

@@ -101,6 +101,18 @@ LOST_ON_THE_WAY_BACK: Mapping[tuple[str, str], str] = {
     ("CapacityReservation", "is_launchable"): "observed anew by the next discovery",
     (
         "LaunchRequest",
+        "reclaim_group_arn",
+    ): "lost: its nodes count as launched at no group, and are replaced by restart",
+    (
+        "NodeClassStatus",
+        "reclaim_group_arn",
+    ): "lost with the older release's next writing; the next discovery finds it again",
+    (
+        "NodeClaim",
+        "reclaim_group_arn",
+    ): "kept as it is; the older release replaces such a node by restart",
+    (
+        "LaunchRequest",
         "node_class_hash",
     ): "empty: a refusal is then held against the class as it is now",
     (

@@ -112,6 +112,22 @@ class UnitMover(Protocol):
         ...
 
 
+class UnitSplitter(Protocol):
+    """CreateCapacityReservationBySplitting, and GroupResources for what comes of it."""
+
+    def split(self, source_id: str, tags: Mapping[str, str], client_token: str) -> str:
+        """Split one unit off into a reservation with the tags; return its id. The same again splits nothing more.
+
+        EC2 takes free units first. Raises TransientError when the call was throttled or its answer lost, and AwsError
+        when EC2 refuses.
+        """
+        ...
+
+    def join(self, reservation_id: str, group_arn: str) -> None:
+        """Put a reservation of this account into a resource group; one that is in it stays there. Raises AwsError."""
+        ...
+
+
 class InstanceTagger(Protocol):
     """CreateTags on instances."""
 

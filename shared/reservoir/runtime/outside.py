@@ -29,6 +29,7 @@ from reservoir.ports.ec2 import (
     LaunchTemplateStore,
     ReservationMaker,
     UnitMover,
+    UnitSplitter,
 )
 from reservoir.ports.history import DecisionStore, HistoryStore
 from reservoir.ports.launches import LaunchAttemptStore, LaunchPolicy, ShortageHistory
@@ -198,6 +199,10 @@ class Outside(Protocol):
     @property
     def unit_mover(self) -> UnitMover:
         """Moves of idle units between reservations."""
+
+    @property
+    def unit_splitter(self) -> UnitSplitter:
+        """Units that become reservations of their own, for nodes that EC2 moves in."""
 
     @property
     def capacity_blocks(self) -> CapacityBlocks:

@@ -110,6 +110,8 @@ class Fleet:
     policy: SchedulingPolicy = field(default_factory=SchedulingPolicy)
     # since when nodes wait for their turn
     waiting: dict[str, datetime] = field(default_factory=dict)
+    # leases of units on their way into resource groups
+    splitting: tuple[NodeClaim, ...] = ()
 
     def add_node(
         self,
@@ -197,7 +199,12 @@ class Fleet:
         }
         snapshot = replace(self.snapshot(), demands=demands)
         given = DisruptionInput(
-            snapshot, self.claims, allowed, self.spot_to_spot, waiting=self.waiting
+            snapshot,
+            self.claims,
+            allowed,
+            self.spot_to_spot,
+            waiting=self.waiting,
+            splitting=self.splitting,
         )
         ask = partial(solve, now=self.now, policy=self.policy)
         return decide_disruption(given, ask, now=self.now, effort=self.effort)

@@ -98,6 +98,7 @@ def node_class() -> dict[str, Any]:
         "instanceStorePolicy": "RAID0",
         "ipPrefixCount": 1,
         "context": "x",
+        "reclaimGroupARN": "arn:aws:resource-groups:us-west-2:123456789012:group/reservoir-class",
         "connectionTracking": {
             "tcpEstablishedTimeout": 350,
             "udpStreamTimeout": 90,

@@ -20,22 +20,30 @@ def selected_ids(
     Platform and tenancy are the class's own, because EC2 counts only instances that have the reservation's. So it is
     with the placement group that a reservation may lie in; a launch joins it where the class names none. What has
     ended is left out; other states (also ones that EC2 may add) are kept: such reservations are used once active.
-    ``groups`` maps the ARNs of resource groups to reservation ids.
+    ``groups`` maps the ARNs of resource groups to reservation ids. What was split off a selected reservation is
+    selected with it.
     """
     terms = node_class.capacity_reservation_selector_terms
+    known = tuple(reservations)
 
-    def is_selected(reservation: ObservedReservation) -> bool:
+    def is_usable(reservation: ObservedReservation) -> bool:
         return (
             reservation.platform == node_class.platform
             and reservation.tenancy == node_class.tenancy
             and _shares_group(node_class, reservation)
             and not _is_over(reservation, now)
-            and any(matches(term, reservation, groups) for term in terms)
         )
 
-    return tuple(
-        sorted(reservation.id for reservation in reservations if is_selected(reservation))
-    )
+    usable = [reservation for reservation in known if is_usable(reservation)]
+    named = {
+        reservation.id
+        for reservation in usable
+        if any(matches(term, reservation, groups) for term in terms)
+    }
+    split_off = {
+        reservation.id for reservation in usable if reservation.split_from in named
+    }
+    return tuple(sorted(named | split_off))
 
 
 def matches(

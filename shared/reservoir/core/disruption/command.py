@@ -6,6 +6,7 @@ from typing import Final
 
 from reservoir.core.disruption.candidate import Candidate, Refusal
 from reservoir.core.disruption.unit_move import UnitMove
+from reservoir.core.disruption.unit_split import UnitSplit
 from reservoir.core.model.node_pool import DisruptionReason
 from reservoir.core.model.plan import Plan, PlannedNodes
 
@@ -51,6 +52,7 @@ class DisruptionDecision:
     refusals: tuple[Refusal, ...]
     moves: tuple[UnitMove, ...] = ()
     waiting: tuple[WaitingTurn, ...] = ()
+    splits: tuple[UnitSplit, ...] = ()
 
 
 def command_of(

@@ -39,11 +39,18 @@ from reservoir.core.disruption.methods.replacement import replace_drifted
 from reservoir.core.disruption.methods.static_renewal import aged_reason
 from reservoir.core.disruption.methods.static_surplus import too_many
 from reservoir.core.disruption.methods.unit_moves import UnitMoves
+from reservoir.core.disruption.methods.unit_splits import (
+    UNDER_WAY,
+    place_of,
+    places_under_way,
+    split_units,
+)
 from reservoir.core.disruption.saving.balanced import PoolTotals
 from reservoir.core.disruption.saving.node_prices import NodePrices
 from reservoir.core.disruption.saving.price_rule import PriceRule
 from reservoir.core.disruption.simulation import PassState, Solve
 from reservoir.core.disruption.unit_move import UnitMove
+from reservoir.core.disruption.unit_split import UnitSplit
 from reservoir.core.model.node_claim import NodeClaim
 from reservoir.core.model.node_pool import DisruptionReason, NodePool
 from reservoir.core.model.plan import Plan
@@ -57,7 +64,8 @@ class DisruptionInput:
     """What a pass sees: the snapshot, the claims behind its nodes, and what budgets and the deployment allow.
 
     ``returning``: units by reservation that were taken back for their owners, and that nobody has yet. ``waiting``:
-    since when nodes wait for their turn, by claim, as the last pass said.
+    since when nodes wait for their turn, by claim, as the last pass said. ``splitting``: leases of units that are on
+    their way into resource groups.
     """
 
     snapshot: Snapshot
@@ -66,6 +74,7 @@ class DisruptionInput:
     spot_to_spot: bool = False  # whether spot nodes may be replaced by cheaper spot nodes
     returning: Mapping[str, int] = field(default_factory=dict)
     waiting: Mapping[str, datetime] = field(default_factory=dict)
+    splitting: tuple[NodeClaim, ...] = ()
 
 
 def decide_disruption(
@@ -77,7 +86,8 @@ def decide_disruption(
     worth); what it does not suffice for waits.
 
     Units on loan that their owners wait for are taken back first, and static pools let go what they have too many.
-    On-demand and spot nodes that are empty go; then drifted nodes are replaced; then consolidation moves work, empty
+    On-demand and spot nodes that are empty go; then drifted nodes are replaced; then free units are split off for nodes
+    that EC2 can move into them without a restart; then consolidation moves work, empty
     reserved nodes being welcome destinations; what is reserved and still empty then goes back to its reservation.
     Units that lie idle after all of that may move to equal reservations, if pools say so.
     """
@@ -90,6 +100,7 @@ def decide_disruption(
     decider.scale_down()
     decider.remove_empty_paid()
     decider.replace_drifted()
+    decider.split_units()
     decider.consolidate()
     decider.return_empty_reserved()
     decider.move_units()
@@ -131,6 +142,9 @@ class _Pass:
         self._prices = NodePrices.of(given.snapshot.instance_types)
         self._commands: list[DisruptionCommand] = []
         self._moves: tuple[UnitMove, ...] = ()
+        self._splits: tuple[UnitSplit, ...] = ()
+        # that EC2 could move into a unit, whatever may be done to them otherwise
+        self._at_groups: list[Candidate] = []
         self._refusals: dict[str, str] = {}
         # of drifted nodes that stay; said rather than any other
         self._drift_refusals: dict[str, str] = {}
@@ -165,6 +179,8 @@ class _Pass:
                 continue
             candidate = make_candidate(node, claim, pool, snapshot.workloads, self._prices)
             self._count(candidate)
+            if place_of(claim) is not None:
+                self._at_groups.append(candidate)
             blocked = blocked_reason(claim, self._world.now) or marked_reason(pool)
             if blocked is not None:
                 self._refusals[claim.id] = blocked
@@ -243,6 +259,7 @@ class _Pass:
             or self._drifted
             or (takes_back and self._reclaimable)
             or moves
+            or self._at_groups
         )
 
     def reclaim(self) -> None:
@@ -316,6 +333,29 @@ class _Pass:
         }
         self._world = outcome.world
         self._begin(outcome.commands)
+
+    def split_units(self) -> None:
+        """Split units off for nodes that EC2 moves into them; such a node, and its like, is left alone meanwhile."""
+        going = {candidate.id for candidate, _ in self._drifted}
+        going.update(chain.from_iterable(command.claim_ids for command in self._commands))
+        staying = _without(self._at_groups, going)
+        under_way = places_under_way(
+            self._given.snapshot.reservations, self._given.splitting
+        )
+        self._splits, self._world = split_units(
+            self._world,
+            self._at_groups,
+            {candidate.id for candidate in staying},
+            under_way,
+        )
+        places = under_way | {
+            place_of(self._given.claims[split.for_node]) for split in self._splits
+        }
+        moving = {
+            candidate.id for candidate in staying if place_of(candidate.claim) in places
+        }
+        self._refusals.update(dict.fromkeys(moving, UNDER_WAY))
+        self._consolidatable = _without(self._consolidatable, moving)
 
     def consolidate(self) -> None:
         """Move work onto cheaper capacity or less of it."""
@@ -418,4 +458,6 @@ class _Pass:
             WaitingTurn(key, self._given.waiting.get(key, self._world.now))
             for key in unjudged
         )
-        return DisruptionDecision(tuple(self._commands), stays, self._moves, waiting)
+        return DisruptionDecision(
+            tuple(self._commands), stays, self._moves, waiting, self._splits
+        )

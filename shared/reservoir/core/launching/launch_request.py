@@ -82,6 +82,8 @@ class LaunchRequest:
     all_or_none: bool = False
     refills_slot: bool = False
     node_class_hash: str = ""  # of the class as it was configured when this was built
+    # the resource group of reservations that its instances are launched at
+    reclaim_group_arn: str | None = None
 
     @property
     def overrides(self) -> Iterator[LaunchOverride]:
@@ -154,7 +156,10 @@ def build_launch_request(claims: Sequence[NodeClaim], facts: LaunchFacts) -> Lau
     target = _target(first, facts)
     subnets = roomiest_subnets(facts)
     facts = replace(facts, node_class=_with_user_data(facts, first.node_pool_name))
-    configs = _configs(pools, subnets, facts, target, with_efa=wants_efa(first.allocatable))
+    group_arn = _reclaim_group_arn(first, facts)
+    configs = _configs(
+        pools, subnets, facts, target, group_arn, with_efa=wants_efa(first.allocatable)
+    )
     # where none is counted EC2 may know better
     claims = claims[: _addresses(configs, subnets) or len(claims)]
     return LaunchRequest(
@@ -170,6 +175,7 @@ def build_launch_request(claims: Sequence[NodeClaim], facts: LaunchFacts) -> Lau
         refills_slot=target is not None
         and all(claim.replaces and claim.placements for claim in claims),
         node_class_hash=facts.node_class.static_hash,
+        reclaim_group_arn=group_arn,
     )
 
 
@@ -212,11 +218,18 @@ def _target(claim: NodeClaim, facts: LaunchFacts) -> ReservationTarget | None:
     )
 
 
+def _reclaim_group_arn(claim: NodeClaim, facts: LaunchFacts) -> str | None:
+    """Return the group to launch at: on demand alone, since spot instances cannot target reservations."""
+    is_on_demand = claim.offering.capacity_type is CapacityType.ON_DEMAND
+    return facts.node_class.status.reclaim_group_arn if is_on_demand else None
+
+
 def _configs(
     pools: Sequence[LaunchPool],
     subnets: Mapping[str, Subnet],
     facts: LaunchFacts,
     target: ReservationTarget | None,
+    group_arn: str | None,
     *,
     with_efa: bool,
 ) -> tuple[LaunchConfig, ...]:
@@ -245,7 +258,12 @@ def _configs(
     return tuple(
         LaunchConfig(
             launch_template(
-                facts.node_class, image_id, facts.deployment, target, efa_cards
+                facts.node_class,
+                image_id,
+                facts.deployment,
+                target,
+                efa_cards,
+                group_arn,
             ),
             tuple(group),
         )

@@ -78,10 +78,12 @@ def launch_template(
     deployment: str,
     target: ReservationTarget | None,
     efa_cards: tuple[EfaCard, ...] = (),
+    group_arn: str | None = None,
 ) -> LaunchTemplate:
     """Build the template of a class for one image, on the plain market (``target`` None) or into one reservation.
 
-    ``efa_cards``: network cards of the type that get an EFA each.
+    ``efa_cards``: network cards of the type that get an EFA each. ``group_arn``: a resource group of reservations at
+    which on-demand instances are launched without a ``target``, so that EC2 can move them into one later.
 
     Raises
     ------
@@ -94,7 +96,7 @@ def launch_template(
         "Monitoring": {"Enabled": node_class.detailed_monitoring},
         **_network(node_class, efa_cards),
         **_identity(node_class),
-        **_market(node_class, target),
+        **_market(node_class, target, group_arn),
     }
     if node_class.user_data is not None:
         data["UserData"] = _encoded_user_data(node_class.user_data)
@@ -189,12 +191,18 @@ def _identity(node_class: NodeClass) -> dict[str, object]:
     }
 
 
-def _market(node_class: NodeClass, target: ReservationTarget | None) -> dict[str, object]:
+def _market(
+    node_class: NodeClass, target: ReservationTarget | None, group_arn: str | None
+) -> dict[str, object]:
     """Say where capacity comes from.
 
     Plain templates must opt out of open reservations explicitly: EC2's default preference is open, and a plain launch
-    would eat a matching open reservation that the ledger has promised to somebody else.
+    would eat a matching open reservation that the ledger has promised to somebody else. One that targets a group has
+    no preference, which would exclude it: without a match in the group, the instance runs on demand.
     """
+    if target is None and group_arn is not None:
+        at_group = {"CapacityReservationResourceGroupArn": group_arn}
+        return {"CapacityReservationSpecification": {"CapacityReservationTarget": at_group}}
     if target is None:
         return {
             "CapacityReservationSpecification": {

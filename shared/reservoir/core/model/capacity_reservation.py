@@ -6,6 +6,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
+from reservoir.names import SPLIT_FROM_TAG
+
 ACTIVE: Final = "active"
 CANCELLING: Final = "cancelling"
 CANCELLED: Final = "cancelled"
@@ -49,6 +51,7 @@ _UNKNOWN_STATE: Final = StateMeaning(is_billed=True)
 UPCOMING_STATES: Final = frozenset(name for name, it in STATES.items() if it.is_upcoming)
 ENDED_STATES: Final = frozenset(name for name, it in STATES.items() if it.is_over)
 
+SPLIT_OFF: Final = "it was split off for nodes that run already: EC2 moves one of them in"
 UNLAUNCHABLE: Final = "EC2 says that nothing can be launched into it now (unlaunchable)"
 _PLANNED_SIZE_TAG: Final = "aws:ec2capacityreservation:incrementalRequestedQuantity"
 
@@ -130,6 +133,11 @@ class ObservedReservation:
             if self.placement_group_arn is None
             else self.placement_group_arn.rpartition("/")[2]
         )
+
+    @property
+    def split_from(self) -> str | None:
+        """The reservation that Reservoir split it off, for nodes that run already; None for every other one."""
+        return self.tags.get(SPLIT_FROM_TAG)
 
     @property
     def is_billed(self) -> bool:
@@ -241,11 +249,10 @@ class CapacityReservation(ObservedReservation):
                 field.name: getattr(observed, field.name) for field in fields(observed)
             }
             made = cls(**facts, free_units=free_units)
-        if made.is_launchable:
+        if made.is_launchable and made.split_from is None:
             return made
-        return replace(
-            made, free_units=0, refusal=RefusedUnits(UNLAUNCHABLE, made.available_count)
-        )
+        why = SPLIT_OFF if made.is_launchable else UNLAUNCHABLE
+        return replace(made, free_units=0, refusal=RefusedUnits(why, made.available_count))
 
 
 def by_resource_group(

@@ -267,6 +267,8 @@ class NodeClaim:
     ready: tuple[PlacedReplicas, ...] = ()
     failure: str | None = None
     is_static: bool = False  # a static pool's: it stands with or without replicas
+    # the resource group of reservations that its instance was launched at: EC2 moves it into one that joins the group
+    reclaim_group_arn: str | None = None
     cordoned: bool = False  # takes no new replicas until somebody uncordons it
     # what was done to it by hand, the last of all last
     operations: tuple[Operation, ...] = ()

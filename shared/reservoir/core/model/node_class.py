@@ -105,6 +105,8 @@ class NodeClassStatus:
     instance_profile: str | None = None
     # By zone id, where all subnets are without a free address. Made for a plan, never stored.
     zones_full_until: Mapping[str, datetime] = field(default_factory=dict)
+    # the group of ``NodeClass.reclaim_group_arn``, once it was found: only then launches name it
+    reclaim_group_arn: str | None = None
     # No launches until it changes or a rest is over: an error of configuration or permission, or subnets are missing.
     launch_blocked_reason: str | None = None
     launch_blocked_at: datetime | None = None
@@ -149,6 +151,8 @@ class NodeClass:
     root_volume_bytes: int | None = None
     # of types that have any: all of them together, in place of the volume
     local_disks_are_storage: bool = False
+    # a resource group of reservations at which on-demand nodes are launched, so that EC2 can move them into one
+    reclaim_group_arn: str | None = None
     static_hash: str = ""
     status: NodeClassStatus = NodeClassStatus()
 

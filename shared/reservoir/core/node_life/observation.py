@@ -104,7 +104,7 @@ def rebought(
     own[labels.CAPACITY_TYPE] = capacity_type.value
     reservation = None if reservation_id is None else reservations.get(reservation_id)
     if reservation is not None:
-        # Nothing but an open match puts what was launched elsewhere into a reservation.
+        # Nothing but an open match, or its group, puts what was launched elsewhere into a reservation.
         own |= reservation_labels(reservation, _setting(claim))
     drain = None if reservation is None else reservation.block_drain()
     return replace(
@@ -121,9 +121,11 @@ def _setting(claim: NodeClaim) -> str:
     before = claim.labels.get(
         labels.CAPACITY_RESERVATION_SETTING, labels.RESERVATION_SETTING_TARGET
     )
-    return (
-        labels.RESERVATION_SETTING_OPEN if claim.offering.reservation_id is None else before
-    )
+    is_moved_by_group = claim.reclaim_group_arn is not None
+    was_outside = claim.offering.reservation_id is None
+    if was_outside and not is_moved_by_group:
+        return labels.RESERVATION_SETTING_OPEN
+    return before
 
 
 def _price(

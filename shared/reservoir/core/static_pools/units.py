@@ -55,11 +55,16 @@ class ReservedCapacity:
         )
 
     def units_of(self, pool: NodePool) -> PoolUnits:
-        """Return the units of the reservations that a pool may launch into now."""
+        """Return the units of the reservations that a pool may launch into now.
+
+        Into what was split off nothing is launched.
+        """
         usable = [
             each
             for each in self.reservations.values()
-            if each.is_active(self.now) and self._is_for(pool, each)
+            if each.is_active(self.now)
+            and each.split_from is None
+            and self._is_for(pool, each)
         ]
         known = {
             each.id: each.total_count

@@ -32,6 +32,7 @@ from reservoir.manifests.kinds.instance_settings import (
 )
 from reservoir.manifests.kinds.selector_terms import (
     MOST_TERMS,
+    ReclaimGroupArn,
     ReservationId,
     ReservationTerm,
     ResourceGroupArn,
@@ -159,6 +160,14 @@ class NodeClassSpec(Model):
         default=None,
         description="open lets plain on-demand launches fall into open reservations; default none.",
     )
+    reclaim_group_arn: ReclaimGroupArn | None = Field(
+        default=None,
+        alias="reclaimGroupARN",
+        description=(
+            "A resource group of capacity reservations, of this class alone, at which on-demand nodes are launched."
+            " Units that become free are split off into it, and EC2 moves nodes in without a restart."
+        ),
+    )
     fleet_targeting_mode: Annotated[FleetTargetingMode, Field(strict=False)] = (
         FleetTargetingMode.LAUNCH_TEMPLATE
     )
@@ -256,6 +265,15 @@ class NodeClassSpec(Model):
                         "capacity-reservation-spec",
                         f"cannot be combined with {name}",
                     )
+        if (
+            raw.get("reclaimGroupARN") is not None
+            and raw.get("openReservationPreference") == "open"
+        ):
+            yield Contradiction(
+                "reclaimGroupARN",
+                "reclaim-group",
+                "cannot be combined with openReservationPreference: open, as EC2 takes one or the other",
+            )
         if raw.get("networkInterfaces") is not None and not is_usual(
             raw["networkInterfaces"]
         ):
@@ -426,6 +444,7 @@ class NodeClassManifest(Model):
             fleet_targeting_mode=spec.fleet_targeting_mode,
             platform=spec.platform or self._default_platform(),
             tenancy=spec.tenancy,
+            reclaim_group_arn=spec.reclaim_group_arn,
             static_hash=self.static_hash(),
         )
 

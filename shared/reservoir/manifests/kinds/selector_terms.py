@@ -39,6 +39,18 @@ ResourceGroupArn = Annotated[
         )
     ),
 ]
+# The function that puts units into it may change groups of this name alone.
+ReclaimGroupArn = Annotated[
+    str,
+    AfterValidator(
+        matching(
+            "arn",
+            r"^arn:aws[a-z-]{0,20}:resource-groups:[a-z0-9-]{1,30}:[0-9]{12}:group/reservoir-[A-Za-z0-9_.-]{1,290}$",
+            "must be the ARN of a resource group whose name begins with reservoir-:"
+            " arn:aws:resource-groups:region:account:group/reservoir-name",
+        )
+    ),
+]
 
 
 class SelectorTermModel(Model):

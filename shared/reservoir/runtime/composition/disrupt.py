@@ -11,6 +11,7 @@ from reservoir.runtime.outside import Outside
 from reservoir.usecases.disruption.disrupt import Disrupt
 from reservoir.usecases.disruption.move_units import MoveUnits
 from reservoir.usecases.disruption.replace_nodes import ReplaceNodes
+from reservoir.usecases.disruption.split_units import SplitUnits
 from reservoir.usecases.provisioning.solver import Solve
 
 
@@ -34,6 +35,14 @@ def disrupt_from(outside: Outside, solve: Solve) -> Disrupt:
         envelope=envelope_from(outside),
         moving=MoveUnits(
             outside.node_claims, outside.unit_mover, outside.shortage_history, outside.ids
+        ),
+        splitting=SplitUnits(
+            outside.node_claims,
+            outside.unit_splitter,
+            outside.unit_mover,
+            outside.shortage_history,
+            outside.ids,
+            outside.settings.deployment,
         ),
         decisions=outside.decisions,
         ids=outside.ids,

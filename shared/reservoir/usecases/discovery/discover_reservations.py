@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Final
 
 from reservoir.core.capacity.idle import is_to_be_said
 from reservoir.core.capacity.lineage import due_notice, notice_key, successors
@@ -44,6 +45,9 @@ from reservoir.usecases.policy.resolve_node_classes import (
     SelectedReservations,
 )
 
+# Resource Groups' code for a group that is not there.
+_NO_SUCH_GROUP: Final = "NotFoundException"
+
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
@@ -64,10 +68,11 @@ class Discovery:
 
 @dataclass(frozen=True, slots=True)
 class _ShownReservations:
-    """What a class selects of what EC2 shows; ``error`` as in ``SelectedReservations``."""
+    """What a class selects of what EC2 shows; the others as in ``SelectedReservations``."""
 
     reservations: tuple[ObservedReservation, ...]
     error: str | None
+    reclaim_group_arn: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +241,8 @@ class DiscoverReservations:
                 for term in terms
                 if term.reservation_group_arn is not None
             )
+            if node_class.reclaim_group_arn is not None:
+                arns.add(node_class.reclaim_group_arn)
         groups: dict[str, frozenset[str]] = {}
         unreadable: dict[str, str] = {}
         for arn in sorted(arns):
@@ -371,8 +378,22 @@ def _selection(
     if errors:
         ids |= set(node_class.status.reservation_ids) & observed.keys()
     return _ShownReservations(
-        tuple(observed[key] for key in sorted(ids)), errors[0] if errors else None
+        tuple(observed[key] for key in sorted(ids)),
+        errors[0] if errors else None,
+        _found_group(node_class, unreadable),
     )
+
+
+def _found_group(node_class: NodeClass, unreadable: Mapping[str, str]) -> str | None:
+    """Return the group for on-demand nodes if it is there; one that cannot be read is what it was.
+
+    A group that is not there must not stop launches: these then run on demand, without a group.
+    """
+    arn = node_class.reclaim_group_arn
+    error = unreadable.get(arn or "")
+    if error is None or error == _NO_SUCH_GROUP:
+        return None if error is not None else arn
+    return arn if node_class.status.reclaim_group_arn == arn else None
 
 
 def _counted(
@@ -386,4 +407,5 @@ def _counted(
             for item in selection.reservations
         ),
         selection.error,
+        selection.reclaim_group_arn,
     )

@@ -42,6 +42,7 @@ from reservoir.usecases.disruption.commit_command import (
 )
 from reservoir.usecases.disruption.move_units import Moved, MoveUnits
 from reservoir.usecases.disruption.replace_nodes import Carried, ReplaceNodes
+from reservoir.usecases.disruption.split_units import SplitUnits
 from reservoir.usecases.provisioning.commit_plan import launch_batches
 from reservoir.usecases.provisioning.gather_snapshot import Gathered, SnapshotGatherer
 from reservoir.usecases.provisioning.solver import Solve
@@ -52,6 +53,7 @@ _KINDS: Final = (EndingKind.DISRUPTION, EndingKind.SURPLUS, EndingKind.DELETED_P
 _NEVER: Final = ReclaimWithinCohort.NEVER
 _EMPTY_MAX: Final = COMMIT_ITEMS_MAX - 1  # beside the turn
 _HOUR: Final = timedelta(hours=1)
+_AT_REST_EVERY: Final = 5  # minutes
 _TURNS_AN_HOUR: Final = 60  # at least one node has its turn in each minute's pass
 
 _Allowed = dict[tuple[str, DisruptionReason], int]
@@ -67,9 +69,12 @@ class DisruptReport:
     abandoned: int = 0
     dropped: int = 0
     units_moved: int = 0
+    units_split_off: int = 0
+    units_given_back: int = 0
     unjudged: int = 0  # nodes whose turn comes in more than an hour
     # EC2's codes by source reservation
     moves_refused: Mapping[str, str] = field(default_factory=dict)
+    splits_refused: Mapping[str, str] = field(default_factory=dict)
     refusals: Mapping[str, str] = field(default_factory=dict)
 
     def counts(self) -> dict[str, int]:
@@ -82,6 +87,9 @@ class DisruptReport:
             "disruptions_dropped": self.dropped,
             "reserved_units_moved": self.units_moved,
             "unit_moves_refused": len(self.moves_refused),
+            "units_split_off": self.units_split_off,
+            "units_given_back": self.units_given_back,
+            "unit_splits_refused": len(self.splits_refused),
             "disruptions_refused": len(self.refusals),
             "nodes_unjudged": self.unjudged,
         }
@@ -106,6 +114,7 @@ class Disrupt:
     replacing: ReplaceNodes
     envelope: Envelope
     moving: MoveUnits
+    splitting: SplitUnits
     decisions: DecisionStore
     ids: IdFactory
     clock: Clock
@@ -120,9 +129,9 @@ class Disrupt:
         read.
         """
         live = self.claims.list_live()
-        if not live:
-            return DisruptReport()  # nothing to decide on: the rest is not read
         now = self.clock.now()
+        if not live:
+            return self._at_rest(now)  # nothing to decide on: the rest is not read
         gathered = self.gatherer.gather(now, live=live)
         carried = self.replacing.carry_on(gathered, now)
         decision = self._decide(gathered, now)
@@ -135,12 +144,30 @@ class Disrupt:
         done = self._apply(decision, gathered, pass_id, report, now)
         moved = self.moving.run(decision.moves, gathered.facts().reservations, now)
         report.units_moved, report.moves_refused = moved.moved, moved.refused
+        split = self.splitting.run(
+            decision.splits, gathered.facts().reservations, now, moved.splitting
+        )
+        report.units_split_off, report.splits_refused = split.split_off, split.refused
+        report.units_given_back = split.given_back
         done = _with_refused_moves(done, moved)
         done = _with_notes(done, carried)
         report.unjudged = unjudged_for_an_hour(decision, now)
         report.refusals = {refusal.claim_id: refusal.reason for refusal in done.refusals}
         # While nothing happens, minute after minute decides the same on the same: that is not written again.
         self.decisions.save_if_changed(_kept(LATEST_DECISION, done, now), snapshot_json)
+        return report
+
+    def _at_rest(self, now: datetime) -> DisruptReport:
+        """Give back what was split off for nodes that have all ended; it costs a read, and is not for each minute."""
+        report = DisruptReport()
+        if now.minute % _AT_REST_EVERY == 0:
+            records = self.gatherer.reservations.list_current()
+            known = {record.reservation.id: record.reservation for record in records}
+            split = self.splitting.run((), known, now)
+            report.units_given_back, report.splits_refused = (
+                split.given_back,
+                split.refused,
+            )
         return report
 
     def _decide(self, gathered: Gathered, now: datetime) -> DisruptionDecision:
@@ -161,6 +188,7 @@ class Disrupt:
             self.policy.spot_to_spot_consolidation,
             returning,
             self.turns.waiting,
+            self.splitting.under_way() if _may_split(gathered.snapshot) else (),
         )
         return decide_disruption(given, ask, now=now)
 
@@ -289,6 +317,10 @@ class Disrupt:
         report.drained += self.replacing.drain(
             committed.mark, committed.marked, replacement_ids, gathered, now
         )
+
+
+def _may_split(snapshot: Snapshot) -> bool:
+    return any(it.reclaim_group_arn is not None for it in snapshot.node_classes)
 
 
 def unjudged_for_an_hour(decision: DisruptionDecision, now: datetime) -> int:

@@ -30,6 +30,7 @@ from reservoir.ports.launches import ShortageHistory
 from reservoir.ports.state import ConflictError, NodeClaimStore, PlannedCommit
 from reservoir.ports.system import IdFactory
 from reservoir.usecases.claims.claim_moves import return_all_replicas, settle_claim
+from reservoir.usecases.disruption.split_units import is_split
 
 # EC2 does not say for how long it remembers a client token: later than this it is not asked again.
 _ASKED_WITHIN: Final = timedelta(minutes=10)
@@ -42,12 +43,14 @@ class Moved:
     """What became of moves, in units.
 
     ``refused`` maps source reservations to EC2's code, ``resting`` to when EC2 is asked again after earlier refusals.
+    ``splitting`` are units on their way into resource groups, which are not for this to move.
     """
 
     moved: int = 0
     dropped: int = 0
     refused: dict[str, str] = field(default_factory=dict)
     resting: dict[str, datetime] = field(default_factory=dict)
+    splitting: list[NodeClaim] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,9 @@ class MoveUnits:
         busy: set[str | None] = set()
         for lease in self.claims.list_moving():
             busy |= {lease.offering.reservation_id, lease.moves_to}
-            if _still_held(lease):
+            if is_split(lease):
+                outcome.splitting.append(lease)
+            elif _still_held(lease):
                 self._ask(lease, now, outcome)
         resting = self._resting(moves, now)
         for move in moves:

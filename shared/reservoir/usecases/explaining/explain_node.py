@@ -81,6 +81,7 @@ class ExplainNode:
         text = _why_planned(planned, claim)
         if command is not None:
             text = f"replaces {', '.join(command.claim_ids)}: {command.explanation}; {text}"
+        text += _moved_in(claim)
         return origin.model_copy(
             update={
                 "text": text,
@@ -211,3 +212,11 @@ def _why_planned(planned: PlannedNodes | None, claim: NodeClaim) -> str:
     if planned is None or not planned.alternatives:
         return f"{price}; nothing else could hold its replicas at the time"
     return f"{price}; {len(planned.alternatives)} other offerings could hold its replicas and cost as much or more"
+
+
+def _moved_in(claim: NodeClaim) -> str:
+    """Say that EC2 has moved a node that ran on demand into a reservation of its group."""
+    reservation_id = claim.offering.reservation_id
+    if claim.reclaim_group_arn is None or reservation_id is None:
+        return ""
+    return f"; EC2 moved it into {reservation_id} since, without a restart"

@@ -236,6 +236,7 @@ def _launched(
         subnet_id=instance.subnet_id,
         image_id=instance.image_id,
         security_group_ids=attempt.request.security_group_ids,
+        reclaim_group_arn=attempt.request.reclaim_group_arn,
     )
 
 

@@ -39,10 +39,14 @@ _NO_BLOCK: Final[dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class SelectedReservations:
-    """What a class selects; ``error`` says why its groups could not be read (then it is what was selected before)."""
+    """What a class selects; ``error`` says why its groups could not be read (then it is what was selected before).
+
+    ``reclaim_group_arn``: the group for on-demand nodes, if it is there.
+    """
 
     reservations: tuple[CapacityReservation, ...] = ()
     error: str | None = None
+    reclaim_group_arn: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +182,7 @@ class NodeClassResolver:
         return replace(
             last,
             reservation_ids=tuple(reservation.id for reservation in selection.reservations),
+            reclaim_group_arn=selection.reclaim_group_arn,
             subnets=read(
                 ConditionType.SUBNETS_READY,
                 lambda: self.environment.subnets(node_class.subnet_selector_terms),

@@ -38,11 +38,18 @@ def equal_groups(
 
 
 def _is_movable(it: CapacityReservation, now: datetime) -> bool:
-    # EC2 shows the tags of a reservation to its owner only: what others share with us never qualifies.
-    tagged = it.tags.get(MOVABLE_TAG) == MOVABLE_VALUE
     return (
-        tagged and it.kind is ReservationKind.DEFAULT and it.is_active(now) and not it.stale
+        is_tagged_movable(it)
+        and it.split_from is None
+        and it.kind is ReservationKind.DEFAULT
+        and it.is_active(now)
+        and not it.stale
     )
+
+
+def is_tagged_movable(it: CapacityReservation) -> bool:
+    """Whether the owner lets units go; EC2 shows tags to the owner only, so what is shared with us never qualifies."""
+    return it.tags.get(MOVABLE_TAG) == MOVABLE_VALUE
 
 
 def _likeness(it: CapacityReservation) -> tuple[str, ...]:
