@@ -3,7 +3,7 @@
 from typing import Any
 
 from reservoir.runtime.batch import TRANSIENT, messages
-from reservoir.runtime.composition.react import react, redelivery
+from reservoir.runtime.composition.react import marking_functions, react, redelivery
 from reservoir.runtime.notices import bring_back, notices_in
 from reservoir.runtime.observability import about, count, count_for_all, logger, observed
 
@@ -12,7 +12,7 @@ from reservoir.runtime.observability import about, count, count_for_all, logger,
 def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     """Handle a batch of events; return the ids of the messages to deliver again."""
     received = messages(event)
-    notices = notices_in(received)
+    notices = notices_in(received, marking_functions())
     try:
         report = react().run(list(notices.values()))
     except TRANSIENT as error:

@@ -4,7 +4,7 @@ Asserted by ``tests/infra``: a mutating action names its resource or has the own
 is a pattern. ``docs/security.md`` says the same to people.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Final
@@ -15,7 +15,9 @@ from infra.iam.grants import Grant, Resources
 from reservoir.names import (
     MARK_ROW,
     MARKED_TABLES,
+    PAUSE_ATTRIBUTES,
     READ_WHOLE,
+    STATUS_ATTRIBUTES,
     Function,
     Queue,
     Table,
@@ -235,6 +237,11 @@ def resolve_principals(resources: Resources) -> Iterable[Grant]:
 def end_instances(resources: Resources) -> Iterable[Grant]:
     """Allow terminating what we launched, and looking whether the tables on whose word it is done are our own."""
     yield from ec2_permissions.end_instances(resources)
+    yield from recognise_tables(resources)
+
+
+def recognise_tables(resources: Resources) -> Iterable[Grant]:
+    """Allow looking whether the tables are our own, before a node is marked that somebody else then ends."""
     yield Grant(
         "RecogniseTables",
         "Before anything is ended: a table that was restored or made anew is another one than its mark says.",
@@ -269,8 +276,9 @@ def note_classes(resources: Resources) -> Iterable[Grant]:
     yield _update_policy(
         resources,
         "NoteClasses",
-        "What was found of classes is their status; no Team is changed.",
+        "What was found of classes is their status; no manifest and no Team is changed.",
         "EC2NodeClass",
+        STATUS_ATTRIBUTES,
     )
 
 
@@ -279,8 +287,9 @@ def note_pools(resources: Resources) -> Iterable[Grant]:
     yield _update_policy(
         resources,
         "NotePools",
-        "Whether a pool is ready is its status; no Team is changed.",
+        "Whether a pool is ready is its status; no manifest and no Team is changed.",
         "NodePool",
+        STATUS_ATTRIBUTES,
     )
 
 
@@ -291,11 +300,14 @@ def pause_pools(resources: Resources) -> Iterable[Grant]:
         "PausePools",
         "Operators pause NodePools; what they ask for is written beside the manifest.",
         "NodePool",
+        PAUSE_ATTRIBUTES,
     )
 
 
-def _update_policy(resources: Resources, sid: str, why: str, kind: str) -> Grant:
-    """Allow updating policy objects of one kind: their rows begin with it."""
+def _update_policy(
+    resources: Resources, sid: str, why: str, kind: str, attributes: Sequence[str]
+) -> Grant:
+    """Allow updating these attributes of policy objects of one kind: their rows begin with it."""
     return Grant(
         sid,
         why,
@@ -303,7 +315,10 @@ def _update_policy(resources: Resources, sid: str, why: str, kind: str) -> Grant
         [resources.tables[Table.POLICY].table_arn],
         {
             "ForAllValues:StringLike": {"dynamodb:LeadingKeys": [f"{kind}/*"]},
-            "Null": {"dynamodb:LeadingKeys": "false"},  # without a key, ForAllValues holds
+            # of all that a request names: in its key, what it sets, and what its condition asks
+            "ForAllValues:StringEquals": {"dynamodb:Attributes": list(attributes)},
+            # without a value, ForAllValues holds
+            "Null": {"dynamodb:LeadingKeys": "false", "dynamodb:Attributes": "false"},
         },
     )
 
@@ -315,7 +330,9 @@ DUTIES: Final[Mapping[Function, Duty]] = {
     Function.INTAKE: Duty(
         writes=_CLAIMS,
         reads=(Table.POLICY,),
-        more=(reject_demand, end_instances),
+        # what is marked ends elsewhere: this function reads what strangers write
+        sends=(Queue.PLANNING, Queue.REACTIONS),
+        more=(reject_demand, recognise_tables),
     ),
     Function.DISCOVER_RESERVATIONS: Duty(
         writes=(Table.RESERVATIONS, Table.NODE_CLAIMS),
@@ -435,8 +452,13 @@ DUTIES: Final[Mapping[Function, Duty]] = {
         reads=(Table.RESERVATIONS,),  # whether teams own more units than there are
         more=(resolve_principals,),
     ),
-    # what was released may go
-    Function.FOLLOW: Duty(writes=_CLAIMS, reads=(Table.POLICY,), more=(end_instances,)),
+    # What was released may go; what nodes write is read here, so that it ends elsewhere.
+    Function.FOLLOW: Duty(
+        writes=_CLAIMS,
+        reads=(Table.POLICY,),
+        sends=(Queue.PLANNING, Queue.REACTIONS),
+        more=(recognise_tables,),
+    ),
     Function.OPERATE: Duty(
         writes=_CLAIMS,
         reads=(Table.POLICY,),

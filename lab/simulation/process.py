@@ -12,6 +12,7 @@ from reservoir.adapters.eventbridge import EventBridgePublisher
 from reservoir.adapters.scheduler_timers import SchedulerDrainTimers
 from reservoir.adapters.sqs import (
     SqsDeadLetters,
+    SqsEndings,
     SqsRedelivery,
     SqsStartMessages,
     SqsWorkQueue,
@@ -71,6 +72,7 @@ class SimulatedOutside:
         self.dead_letters = SqsDeadLetters(sqs, REJECTED)
         self.reactions = SqsRedelivery(sqs, urls[Queue.REACTIONS])
         self.start_messages = SqsStartMessages(sqs, urls[Queue.REACTIONS], environment)
+        self.endings = SqsEndings(sqs, urls[Queue.REACTIONS], environment)
         self.publisher = EventBridgePublisher(self._port("events"), SETTINGS.event_bus)
         self.timers = SchedulerDrainTimers(
             self._port("scheduler"),

@@ -263,6 +263,7 @@ class World:
             publisher=watch(self.bus, {"publish"}),
             timers=watch(self.timers, {"set_timer"}),
             start_messages=self.start_messages,
+            endings=ec2,
             reservation_reader=self.ec2,
             capacity_blocks=self.blocks,
             instances=ec2,

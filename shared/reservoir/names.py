@@ -72,6 +72,15 @@ PLACED_REVISIONS_INDEX: Final = "placed-revisions"
 PLACED_KEY: Final = "placed"
 ROW_REVISION: Final = "revision"  # the attribute: counted up by every write of the row
 
+# What status and pause of a row of the Policy table are called. Whoever notes what was found, or pauses, may name no
+# other attribute of it, and so cannot change a manifest.
+STATUS: Final = "status"
+LATER_CONDITIONS: Final = "laterConditions"
+"""Conditions of types that the release before does not know: it cannot read a status that has one of them."""
+PAUSE: Final = "pause"  # absent: nobody ever paused the pool
+STATUS_ATTRIBUTES: Final = (KEY, STATUS, LATER_CONDITIONS)
+PAUSE_ATTRIBUTES: Final = (KEY, STATUS, PAUSE)
+
 # The tables of which each holds a row that says to which deployment, and together with which others, it belongs.
 MARK_ROW: Final = "#mark"
 MARKED_TABLES: Final = (

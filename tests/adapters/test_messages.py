@@ -17,6 +17,7 @@ from reservoir.adapters.eventbridge import EventBridgePublisher
 from reservoir.adapters.scheduler_timers import SchedulerDrainTimers
 from reservoir.adapters.sqs import (
     SqsDeadLetters,
+    SqsEndings,
     SqsRedelivery,
     SqsStartMessages,
     SqsWorkQueue,
@@ -449,6 +450,19 @@ def test_a_message_about_a_start_comes_then_and_not_before(sqs: Any) -> None:
     assert notice == Notice(
         NoticeKind.RESERVATION_DUE, clock.now(), reservation_ids=("cr-0123456789abcdef0",)
     )
+
+
+def test_instances_that_are_to_end_are_named_to_who_may_end_them(sqs: Any) -> None:
+    url, clock = make_queue(sqs), ManualClock()
+    ids = [f"i-{number:017x}" for number in range(101)]
+    receipt = SqsEndings(sqs, url, clock).terminate(ids)
+    assert receipt.accepted == frozenset(), "nobody has asked EC2 yet"
+    notices = [parse_notice(json.loads(it["Body"])) for it in received(sqs, url)]
+    named = [notice.instance_ids for notice in notices if notice is not None]
+    assert sorted(itertools.chain.from_iterable(named)) == ids
+    assert sorted(map(len, named)) == [1, 100]
+    SqsEndings(sqs, url, clock).terminate(())
+    assert received(sqs, url) == []
 
 
 def test_failed_messages_come_back_when_they_are_hastened(aws_endpoint: str) -> None:

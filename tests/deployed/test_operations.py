@@ -160,6 +160,51 @@ def test_the_launch_role_launches_nothing_else(
     )
 
 
+def test_the_launch_role_notes_a_classs_status_and_writes_no_manifest(
+    world: World,
+) -> None:
+    launcher = Person(world, statements=policy_statements(world, Function.LAUNCH))
+    table = launcher.client("dynamodb")
+    row = {
+        "TableName": world.output(Table.POLICY.value),
+        "Key": {"id": {"S": "EC2NodeClass/x"}},
+    }
+    names, values = {"#s": "status", "#d": "data"}, {":v": {"S": "{}"}}
+    table.update_item(
+        **row,
+        UpdateExpression="SET #s = :v",
+        ExpressionAttributeNames={"#s": "status"},
+        ExpressionAttributeValues=values,
+    )
+    for update in ("SET #s = :v, #d = :v", "SET #s = :v REMOVE #d"):
+        with pytest.raises(ClientError) as refused:
+            table.update_item(
+                **row,
+                UpdateExpression=update,
+                ExpressionAttributeNames=names,
+                ExpressionAttributeValues=values,
+            )
+        assert refused.value.response["Error"]["Code"] == "AccessDeniedException"
+    world.aws.client("dynamodb").delete_item(**row)
+
+
+@pytest.mark.parametrize("function", [Function.INTAKE, Function.FOLLOW])
+def test_who_reads_what_strangers_write_ends_no_instance_of_ours(
+    world: World, function: Function
+) -> None:
+    reader = Person(world, statements=policy_statements(world, function))
+    launcher = Person(world, statements=policy_statements(world, Function.LAUNCH))
+    template = launch_template(launcher, world, **TOKENS)
+    (instance,) = launcher.client("ec2").run_instances(
+        LaunchTemplate={"LaunchTemplateId": template}, MinCount=1, MaxCount=1
+    )["Instances"]
+    ids = [instance["InstanceId"]]
+    with pytest.raises(ClientError) as refused:
+        reader.client("ec2").terminate_instances(InstanceIds=ids)
+    assert refused.value.response["Error"]["Code"] == "UnauthorizedOperation"
+    world.aws.client("ec2").terminate_instances(InstanceIds=ids)
+
+
 def test_an_alarm_tells_the_topic(world: World) -> None:
     sns, sqs, cloudwatch = (
         world.aws.client(service) for service in ("sns", "sqs", "cloudwatch")

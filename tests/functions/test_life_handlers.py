@@ -21,6 +21,7 @@ from reservoir.core.model.node_claim import ClaimState
 from reservoir.core.serialisation.json_codec import dumps
 from reservoir.ports.errors import AccessDeniedError
 from reservoir.ports.messaging import ClassToValidate
+from reservoir.runtime.composition.parts.draining import draining_from
 
 EVENTS = Path(__file__).parents[1] / "events"
 
@@ -44,8 +45,19 @@ def redelivery(monkeypatch: pytest.MonkeyPatch) -> MemoryRedelivery:
     return redelivery
 
 
-def sqs(*bodies: str, received_count: int = 1) -> dict[str, Any]:
-    attributes = {"ApproximateReceiveCount": str(received_count)}
+@pytest.fixture(autouse=True)
+def marking_functions(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = frozenset({"Reservoir-intake", "Reservoir-follow"})
+    monkeypatch.setattr("functions.react.handler.marking_functions", lambda: names)
+
+
+def sqs(
+    *bodies: str, received_count: int = 1, sender: str = "AIDAEVENTBRIDGE"
+) -> dict[str, Any]:
+    attributes = {
+        "ApproximateReceiveCount": str(received_count),
+        "SenderId": sender,
+    }
     return {
         "Records": [
             {
@@ -154,6 +166,35 @@ def test_a_batch_of_events_is_sorted_out(world: World) -> None:
     )
     assert failures(react(sqs(*bodies), None)) == []
     assert [c.state for c in world.claims()] == [ClaimState.DRAINING]
+
+
+def test_of_who_reads_what_strangers_write_no_word_of_ec2_is_believed(
+    world: World,
+) -> None:
+    (claim,) = world.running(1, spot("m5.large"))
+    detail = {"instance-id": claim.instance_id}
+    warning = event("spot_interruption", **detail)
+    for function in ("intake", "follow"):
+        answer = react(sqs(warning, sender=f"AROAONE:Reservoir-{function}"), None)
+        assert failures(answer) == []
+        assert world.now_of(claim).state is ClaimState.RUNNING
+    react(sqs(warning, sender="AROAONE:somebody"), None)
+    assert world.now_of(claim).state is ClaimState.DRAINING
+
+
+def test_what_intake_has_marked_is_ended(world: World) -> None:
+    (claim,) = world.running(1, on_demand("m5.large"))
+    draining_from(world.outside()).terminate([claim], world.clock.now())
+    world.ec2.change(claim.instance_id or "", state="running")  # its own request was lost
+    told = {
+        "source": "reservoir",
+        "detail-type": "Nodes Ending",
+        "time": world.clock.now().isoformat(),
+        "detail": {"instance-ids": [claim.instance_id, "not one", 7]},
+    }
+    react(sqs(json.dumps(told), sender="AROAONE:Reservoir-intake"), None)
+    assert world.ec2.terminate_calls[-1] == (claim.instance_id,)
+    assert len(world.ec2.terminate_calls) == 2
 
 
 def test_every_event_is_counted_also_those_that_are_dropped(

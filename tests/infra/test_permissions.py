@@ -266,6 +266,23 @@ def test_nothing_ends_or_changes_instances_of_others(resources: Resources) -> No
         }
 
 
+def test_who_reads_what_strangers_write_ends_nothing(resources: Resources) -> None:
+    ending = {
+        statement.policy.partition("Role")[0]
+        for statement in statements(resources)
+        if "ec2:TerminateInstances" in statement.actions
+    }
+    assert ending == {
+        "Provision",
+        "Launch",
+        "React",
+        "Expire",
+        "Disrupt",
+        "Collect",
+        "Operate",
+    }, "neither Intake nor Follow"
+
+
 def test_reservations_are_never_bought_changed_or_cancelled(resources: Resources) -> None:
     actions = {
         action for statement in statements(resources) for action in statement.actions
@@ -463,8 +480,19 @@ def test_policy_is_changed_by_apply_alone_and_others_keep_to_a_kind_of_rows(
         if statement.sid in ("NoteClasses", "NotePools", "PausePools")
     ]
     assert all(statement.actions == ("dynamodb:UpdateItem",) for statement in updating)
+    attributes = {
+        statement.sid: statement.conditions["ForAllValues:StringEquals"]
+        for statement in updating
+    }
+    status = {"dynamodb:Attributes": ["id", "status", "laterConditions"]}
+    assert attributes == {
+        "NoteClasses": status,
+        "NotePools": status,
+        "PausePools": {"dynamodb:Attributes": ["id", "status", "pause"]},
+    }, "no manifest, and nothing by which an object is found"
     assert all(
-        statement.conditions["Null"] == {"dynamodb:LeadingKeys": "false"}
+        statement.conditions["Null"]
+        == {"dynamodb:LeadingKeys": "false", "dynamodb:Attributes": "false"}
         for statement in updating
     )
 
@@ -474,7 +502,7 @@ def _rows(conditions: Mapping[str, Any]) -> list[str]:
     named = [
         each["dynamodb:LeadingKeys"]
         for operator, each in conditions.items()
-        if operator.startswith("ForAll")
+        if operator.startswith("ForAll") and "dynamodb:LeadingKeys" in each
     ]
     return [row for rows in named for row in rows]
 

@@ -102,7 +102,7 @@ def test_nobody_but_an_instance_puts_reports_into_the_queue(resources: Resources
     assert denial["Condition"] == {"Null": {"ec2:SourceInstanceARN": "true"}}
 
 
-def test_nobody_but_rules_and_two_functions_puts_reactions_into_the_queue(
+def test_nobody_but_rules_and_four_functions_puts_reactions_into_the_queue(
     resources: Resources,
 ) -> None:
     """No other role with ``sqs:*`` nor an administrator: a denial of the queue's own stands above what they may."""
@@ -135,7 +135,7 @@ def test_nobody_but_rules_and_two_functions_puts_reactions_into_the_queue(
     }
     assert sorted(
         re.sub("FunctionRole[0-9A-F]*|Role[0-9A-F]*", "", role) for role in roles
-    ) == ["Expire", "React"]
+    ) == ["Expire", "Follow", "Intake", "React"]
     assert {
         as_reported(arn) for arn in denial["Condition"]["ArnNotEquals"]["aws:SourceArn"]
     } == allowed

@@ -26,6 +26,7 @@ _REAL: Final = frozenset(
         "dead_letters",
         "reactions",
         "start_messages",
+        "endings",
         "publisher",
         "timers",
         "launch_policy",

@@ -8,9 +8,16 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 
 from reservoir.adapters.aws_errors import map_client_errors
-from reservoir.core.node_life.notice import DUE_TYPE, OWN_SOURCE, RESERVATION
+from reservoir.core.node_life.notice import (
+    DUE_TYPE,
+    ENDING_TYPE,
+    INSTANCES,
+    OWN_SOURCE,
+    RESERVATION,
+)
 from reservoir.core.serialisation.json_codec import dumps
 from reservoir.names import PLANNING_MESSAGE_GROUP
+from reservoir.ports.ec2 import TerminationReceipt
 from reservoir.ports.errors import TransientError
 from reservoir.ports.messaging import ClassToValidate, LaunchBatch
 from reservoir.ports.system import Clock, IdFactory
@@ -24,6 +31,7 @@ _KEYS_MAX: Final = 1_000
 _MESSAGE_BYTES_MAX: Final = 1 << 20  # body and attributes together
 _ATTRIBUTE_CHARS_MAX: Final = 2_000
 _DELAY_MAX_S: Final = 900  # of a message
+_ENDINGS_MAX: Final = 100  # instances that one message names
 
 
 class SqsWorkQueue:
@@ -163,6 +171,33 @@ class SqsStartMessages:
             self._client.send_message(
                 QueueUrl=self._url, MessageBody=json.dumps(told), DelaySeconds=delay_s
             )
+
+
+class SqsEndings:
+    """Implements ``reservoir.ports.ec2.InstanceTerminator`` for functions that read what strangers write.
+
+    They may end nothing: ``react`` does, where it finds that the claim is to be terminated. What gets lost, the
+    minute's sweep does, as everywhere.
+    """
+
+    def __init__(self, client: "SQSClient", url: str, clock: Clock) -> None:
+        self._client = client
+        self._url = url
+        self._clock = clock
+
+    def terminate(self, instance_ids: Collection[str]) -> TerminationReceipt:
+        """Have ``react`` look at the instances; the receipt says nothing, as EC2 was not asked yet."""
+        ids = sorted(instance_ids)
+        for start in range(0, len(ids), _ENDINGS_MAX):
+            told = {
+                "source": OWN_SOURCE,
+                "detail-type": ENDING_TYPE,
+                "time": self._clock.now().isoformat(),
+                "detail": {INSTANCES: ids[start : start + _ENDINGS_MAX]},
+            }
+            with map_client_errors():
+                self._client.send_message(QueueUrl=self._url, MessageBody=json.dumps(told))
+        return TerminationReceipt(accepted=frozenset())
 
 
 class SqsDeadLetters:

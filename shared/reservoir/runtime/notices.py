@@ -5,26 +5,40 @@ after two seconds, then twice as long each time.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from reservoir.core.node_life.notice import Notice, NoticeError, parse_notice
+from reservoir.core.node_life.notice import Notice, NoticeError, NoticeKind, parse_notice
 from reservoir.ports.errors import AwsError
 from reservoir.ports.messaging import Redelivery
 from reservoir.runtime.batch import QueueMessage
 from reservoir.runtime.observability import count, logger
 
 
-def notices_in(received: Sequence[QueueMessage]) -> Mapping[str, Notice]:
+def notices_in(
+    received: Sequence[QueueMessage], marking: Collection[str] = ()
+) -> Mapping[str, Notice]:
     """Return what the messages tell, by message id.
 
-    What nobody can read or has asked for is counted and dropped: it would never get better.
+    What nobody can read or has asked for is counted and dropped: it would never get better. ``marking`` are names of
+    functions that read what strangers write: of theirs only marked nodes are believed, and no word of EC2's. SQS says
+    who has sent a message: the id of a role, and its session, which Lambda calls as the function.
     """
-    return {
-        message.id: notice
-        for message in received
-        if (notice := _notice(message)) is not None
-    }
+    found: dict[str, Notice] = {}
+    for message in received:
+        notice = _notice(message)
+        if notice is None:
+            continue
+        sender = (message.sender_id or "").partition(":")[2]
+        if sender in marking and notice.kind is not NoticeKind.NODES_ENDING:
+            logger.error(
+                "event that its sender may not tell",
+                extra={"message_id": message.id, "sender": sender, "kind": notice.kind},
+            )
+            count("EventsUnreadable")
+            continue
+        found[message.id] = notice
+    return found
 
 
 def bring_back(failed: Sequence[QueueMessage], redelivery: Redelivery) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from reservoir.ports.ec2 import (
     DryRuns,
     FleetLauncher,
     Instances,
+    InstanceTerminator,
     LaunchTemplateStore,
     ReservationMaker,
     UnitMover,
@@ -167,6 +168,10 @@ class Outside(Protocol):
     @property
     def start_messages(self) -> StartTimers:
         """Messages at the starts of reservations."""
+
+    @property
+    def endings(self) -> InstanceTerminator:
+        """Messages about instances that are to end, for who may not end them."""
 
     @property
     def publisher(self) -> EventPublisher:

@@ -1,4 +1,4 @@
-"""A policy can hold a caller to rows by their keys (``dynamodb:LeadingKeys``), whatever the operation."""
+"""A policy can hold a caller to rows by their keys, and to attributes by their names, whatever the operation."""
 
 import json
 from collections.abc import Callable
@@ -12,18 +12,27 @@ from tests.embedded.conftest import Resources, allow, unique
 pytestmark = pytest.mark.embedded
 
 OWN, FOREIGN = {"id": {"S": "own 1"}}, {"id": {"S": "theirs"}}
+OWN_ROWS = {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["own *"]}}
+OWN_ATTRIBUTES = {
+    "ForAllValues:StringEquals": {"dynamodb:Attributes": ["id", "status"]},
+    "Null": {"dynamodb:Attributes": "false"},
+}
 QUERY = {"KeyConditionExpression": "#k = :v", "ExpressionAttributeNames": {"#k": "id"}}
 
 
 class Tenant:
-    """A user who may do anything with rows whose key begins with ``own``, and a table."""
+    """A user who may do anything with a table as far as a condition goes; usually to rows whose key begins with own."""
 
-    def __init__(self, resources: Resources) -> None:
-        self.table = resources.table()
+    def __init__(
+        self,
+        resources: Resources,
+        held: dict[str, Any] = OWN_ROWS,
+        table: str | None = None,
+    ) -> None:
+        self.table = table or resources.table()
         name = unique("tenant")
         iam = resources.aws.client("iam")
         iam.create_user(UserName=name)
-        held = {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["own *"]}}
         statement = {**allow("dynamodb:*"), "Condition": held}
         document = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
         iam.put_user_policy(UserName=name, PolicyName="own", PolicyDocument=document)
@@ -96,3 +105,57 @@ def test_one_foreign_row_among_ones_own_is_enough(tenant: Tenant) -> None:
             TransactItems=[put(tenant.table, OWN), put(tenant.table, FOREIGN)]
         )
     assert refused.value.response["Error"]["Code"] == "AccessDeniedException"
+
+
+NAMES = {"#s": "status", "#m": "manifest", "#i": "id"}
+UPDATES: dict[str, tuple[bool, str, str | None]] = {
+    "sets its own": (True, "SET #s = :v", "attribute_exists(#i) AND #s <> :v"),
+    "sets another": (False, "SET #m = :v", None),
+    "sets another beside its own": (False, "SET #s = :v, #m = :v", None),
+    "sets a part of another": (False, "SET #m.#s = :v", None),
+    "takes another away": (False, "SET #s = :v REMOVE #m", None),
+    "copies another": (False, "SET #s = if_not_exists(#m, :v)", None),
+    "asks for another": (False, "SET #s = :v", "attribute_exists(#m)"),
+    "names another by itself": (False, "SET #s = :v, manifest = :v", None),
+}
+
+
+@pytest.fixture(scope="module")
+def noting(resources: Resources) -> Tenant:
+    return Tenant(resources, OWN_ATTRIBUTES)
+
+
+@pytest.mark.parametrize("case", UPDATES)
+def test_attributes_of_ones_own_and_no_others(
+    resources: Resources, noting: Tenant, case: str
+) -> None:
+    allowed, update, condition = UPDATES[case]
+    row = {**OWN, "status": {"S": "old"}, "manifest": {"M": {}}}
+    resources.aws.client("dynamodb").put_item(TableName=noting.table, Item=row)
+    used = {name: NAMES[name] for name in NAMES if name in f"{update} {condition}"}
+    request: dict[str, Any] = {
+        "TableName": noting.table,
+        "Key": OWN,
+        "UpdateExpression": update,
+        "ExpressionAttributeNames": used,
+        "ExpressionAttributeValues": {":v": {"S": "new"}},
+    }
+    if condition is not None:
+        request["ConditionExpression"] = condition
+    if allowed:
+        noting.dynamodb.update_item(**request)
+        return
+    with pytest.raises(ClientError) as refused:
+        noting.dynamodb.update_item(**request)
+    assert refused.value.response["Error"]["Code"] == "AccessDeniedException"
+
+
+def test_who_is_held_to_attributes_puts_no_row_with_others(noting: Tenant) -> None:
+    noting.dynamodb.put_item(TableName=noting.table, Item={**OWN, "status": {"S": "s"}})
+    with pytest.raises(ClientError) as refused:
+        noting.dynamodb.put_item(
+            TableName=noting.table, Item={**OWN, "manifest": {"S": "m"}}
+        )
+    assert refused.value.response["Error"]["Code"] == "AccessDeniedException"
+    with pytest.raises(ClientError):
+        noting.dynamodb.scan(TableName=noting.table)

@@ -1,5 +1,6 @@
 """React: what events make of claims."""
 
+import itertools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -18,6 +19,7 @@ from reservoir.core.node_life.drain import InstanceStatusPolicy, RebalancePolicy
 from reservoir.core.node_life.notice import Notice, NoticeKind
 from reservoir.core.scheduling_terms import labels
 from reservoir.ports.errors import ThrottledError
+from reservoir.runtime.composition.parts.draining import draining_from
 from reservoir.usecases.node_life.node_life import NodeLife
 from reservoir.usecases.node_life.react import React
 
@@ -38,6 +40,25 @@ def test_running_is_believed_when_ec2_confirms_it(world: World) -> None:
     world.react().run([about(world, claim, NoticeKind.STATE_CHANGED)])
     assert world.now_of(claim).state is ClaimState.RUNNING
     assert world.now_of(claim).running_at == world.clock.now()
+
+
+def test_a_node_that_was_marked_is_ended_and_no_other_that_is_named(world: World) -> None:
+    marked, other = world.running(2, reserved())
+    asked: list[str] = []
+    marks = SimpleNamespace(terminate=asked.extend)
+    draining = replace(draining_from(world.outside()), terminator=cast("Any", marks))
+    draining.terminate([marked], world.clock.now())
+    assert world.now_of(marked).state is ClaimState.TERMINATING
+    assert asked == [marked.instance_id]
+
+    for _ in range(2):
+        world.react().run(
+            [about(world, claim, NoticeKind.NODES_ENDING) for claim in (marked, other)]
+        )
+    assert {*itertools.chain.from_iterable(world.ec2.terminate_calls)} == {
+        marked.instance_id
+    }
+    assert world.now_of(other).state is ClaimState.RUNNING
 
 
 def test_a_terminated_instance_returns_its_replicas_once(world: World) -> None:

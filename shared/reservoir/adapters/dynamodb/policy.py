@@ -28,7 +28,14 @@ from reservoir.adapters.dynamodb.table import (
 )
 from reservoir.core.model.conditions import ConditionType, condition_order
 from reservoir.core.serialisation.json_codec import dumps, from_json, loads
-from reservoir.names import KEY, LISTING_INDEX, LISTING_KEY
+from reservoir.names import (
+    KEY,
+    LATER_CONDITIONS,
+    LISTING_INDEX,
+    LISTING_KEY,
+    PAUSE,
+    STATUS,
+)
 from reservoir.ports.policy import (
     DeletePolicy,
     Pause,
@@ -45,10 +52,6 @@ if TYPE_CHECKING:
 
 LISTED: Final = "policy"
 GENERATION: Final = "generation"
-STATUS: Final = "status"
-LATER_CONDITIONS: Final = "laterConditions"
-"""Conditions of types that the release before does not know: it cannot read a status that has one of them."""
-PAUSE: Final = "pause"  # absent: nobody ever paused the pool
 # gone with the object
 _OF_AN_OBJECT: Final = (
     FORM,
@@ -93,7 +96,8 @@ class DynamoDbPolicyStore:
             if expected == Pause()
             else expression.at(PAUSE, dumps(expected))
         )
-        condition = f"attribute_exists({expression.name(LISTING_KEY)}) AND {is_expected}"
+        # as above: whoever pauses may name no other attribute
+        condition = f"attribute_exists({expression.name(STATUS)}) AND {is_expected}"
         assignments = [expression.assign(PAUSE, dumps(pause))]
         key = _key(PolicyKind.NODE_POOL, name)
         apply(
@@ -106,7 +110,8 @@ class DynamoDbPolicyStore:
         expression = Expression()
         stored = _stored(status)
         # No condition on the revision: an operator's change and what was found meanwhile do not exclude each other.
-        listed = f"attribute_exists({expression.name(LISTING_KEY)})"
+        # Each object has a status, and whoever notes one may name no other attribute.
+        exists = f"attribute_exists({expression.name(STATUS)})"
         differs = " OR ".join(
             f"{expression.name(key)} <> {expression.value(value)}"
             for key, value in stored.items()
@@ -115,7 +120,7 @@ class DynamoDbPolicyStore:
         write = self._table.update(
             _key(kind, name),
             expression,
-            f"{listed} AND ({differs})",
+            f"{exists} AND ({differs})",
             assignments=assignments,
         )
         try:

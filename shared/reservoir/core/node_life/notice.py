@@ -21,6 +21,8 @@ _RESERVATION_ID: Final = re.compile(r"cr-[0-9a-z]{8,32}")
 OWN_SOURCE: Final = "reservoir"
 DUE_TYPE: Final = "Reservation Due"
 RESERVATION: Final = "capacity-reservation-id"
+ENDING_TYPE: Final = "Nodes Ending"
+INSTANCES: Final = "instance-ids"
 
 
 class NoticeKind(StrEnum):
@@ -39,6 +41,8 @@ class NoticeKind(StrEnum):
     RESERVATION_CHANGED = "ReservationChanged"
     RESERVATION_UNDERUTILIZED = "ReservationUnderutilized"
     RESERVATION_DUE = "ReservationDue"  # our own word: it is to begin about now
+    # our own word: by their claims they are to be terminated, by a function that may not do so itself
+    NODES_ENDING = "NodesEnding"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +89,8 @@ _Reader = Callable[[Mapping[str, Any], datetime], Notice | None]
 def _reader(source: str, detail_type: str) -> _Reader | None:
     if source == "aws.health" and detail_type == "AWS Health Event":
         return _health
-    if source == OWN_SOURCE and detail_type == DUE_TYPE:
-        return _reservation_due
+    if source == OWN_SOURCE:
+        return _OWN_READERS.get(detail_type)
     if source != "aws.ec2":
         return None
     exact = _EC2_READERS.get(detail_type)
@@ -140,6 +144,12 @@ def _reservation_due(detail: Mapping[str, Any], at: datetime) -> Notice:
     )
 
 
+def _nodes_ending(detail: Mapping[str, Any], at: datetime) -> Notice:
+    named = [it for it in _sequence(detail.get(INSTANCES)) if isinstance(it, str)]
+    found = tuple(it for it in named if _INSTANCE_ID.fullmatch(it))
+    return Notice(NoticeKind.NODES_ENDING, at, found)
+
+
 def _reservation_ids(named: object) -> tuple[str, ...]:
     """Return the one reservation that was named, by id or ARN, if it was."""
     bare = named.rpartition("/")[2] if isinstance(named, str) else ""
@@ -183,6 +193,10 @@ _KIND_BY_STATE: Final = {
     "stopped": NoticeKind.STOPPED,
     "shutting-down": NoticeKind.SHUTTING_DOWN,
     "terminated": NoticeKind.TERMINATED,
+}
+_OWN_READERS: Final[Mapping[str, _Reader]] = {
+    DUE_TYPE: _reservation_due,
+    ENDING_TYPE: _nodes_ending,
 }
 _EC2_READERS: Final[Mapping[str, _Reader]] = {
     "EC2 Instance State-change Notification": _state_changed,

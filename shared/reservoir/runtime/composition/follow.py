@@ -1,6 +1,6 @@
 """The follow function."""
 
-from reservoir.runtime.composition.parts.draining import draining_from
+from reservoir.runtime.composition.parts.draining import marking_from
 from reservoir.runtime.composition.parts.outside import once, process_outside
 from reservoir.runtime.outside import Outside
 from reservoir.usecases.node_life.follow_replicas import FollowReplicas
@@ -17,7 +17,7 @@ def follow_replicas_from(outside: Outside) -> FollowReplicas:
     return FollowReplicas(
         claims=outside.node_claims,
         workloads=outside.workloads,
-        draining=draining_from(outside),
+        draining=marking_from(outside),
         publisher=outside.publisher,
         queue=outside.queue,
         clock=outside.clock,

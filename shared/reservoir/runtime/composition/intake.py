@@ -2,7 +2,7 @@
 
 from reservoir.core.model.team import by_namespace
 from reservoir.ports.policy import PolicyKind
-from reservoir.runtime.composition.parts.draining import draining_from
+from reservoir.runtime.composition.parts.draining import marking_from
 from reservoir.runtime.composition.parts.outside import once, process_outside
 from reservoir.runtime.outside import Outside
 from reservoir.usecases.demand.authorise_demand import DemandRules
@@ -21,7 +21,7 @@ def intake() -> Intake:
 
 def intake_from(outside: Outside) -> Intake:
     """Wire the intake."""
-    release = draining_from(outside).release
+    release = marking_from(outside).release
     bounds = SendingBounds(outside.demand_census, outside.clock)
     return Intake(
         outside.workloads, release, outside.queue, outside.publisher, outside.clock, bounds

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from reservoir.names import Function, function_name
 from reservoir.ports.messaging import Redelivery
 from reservoir.runtime.composition.parts.draining import draining_from
 from reservoir.runtime.composition.parts.node_life import (
@@ -58,6 +59,14 @@ def react_from(outside: Outside) -> React:
         rebalance=outside.settings.rebalance_policy,
         instance_status=outside.settings.instance_status_policy,
     )
+
+
+@once
+def marking_functions() -> frozenset[str]:
+    """Return the names of the functions that mark nodes, and end none."""
+    deployment = process_outside().settings.deployment
+    marking = (Function.INTAKE, Function.FOLLOW)
+    return frozenset(function_name(deployment, function) for function in marking)
 
 
 @once

@@ -56,6 +56,7 @@ from reservoir.adapters.scheduler_timers import SchedulerDrainTimers
 from reservoir.adapters.sqs import (
     SqsDeadLetters,
     SqsDemandQueue,
+    SqsEndings,
     SqsRedelivery,
     SqsStartMessages,
     SqsWorkQueue,
@@ -288,6 +289,11 @@ class AwsOutside:
         return SqsStartMessages(
             self._sqs, self.settings.queue_urls[Queue.REACTIONS], self.clock
         )
+
+    @cached_property
+    def endings(self) -> SqsEndings:
+        """Messages to the reactions queue about instances that are to end."""
+        return SqsEndings(self._sqs, self.settings.queue_urls[Queue.REACTIONS], self.clock)
 
     @cached_property
     def publisher(self) -> EventPublisher:

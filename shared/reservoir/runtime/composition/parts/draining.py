@@ -1,5 +1,7 @@
 """What drains nodes."""
 
+from dataclasses import replace
+
 from reservoir.runtime.composition.parts.safety import envelope_from
 from reservoir.runtime.outside import Outside
 from reservoir.usecases.draining.draining import Draining
@@ -18,3 +20,8 @@ def draining_from(outside: Outside) -> Draining:
         clock=outside.clock,
         longest_notice=outside.settings.longest_notice,
     )
+
+
+def marking_from(outside: Outside) -> Draining:
+    """Return the drain protocol for who reads what strangers write: it marks the nodes that ``react`` then ends."""
+    return replace(draining_from(outside), terminator=outside.endings)
