@@ -31,6 +31,8 @@ OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
         "CancelCapacityReservation",  # by the command line alone, as below: no function may
         "CreateCapacityReservation",
         "CreateCapacityReservationBySplitting",
+        "CreateCapacityReservationCancellationQuote",
+        "CreateCapacityReservationDateChangeQuote",
         "CreateFleet",
         "CreateLaunchTemplate",
         "CreateTags",
@@ -41,6 +43,7 @@ OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
         "DescribeCapacityBlockOfferings",
         "DescribeCapacityBlockStatus",
         "DescribeCapacityBlocks",
+        "DescribeCapacityReservationCancellationQuotes",
         "DescribeCapacityReservations",
         "DescribeImages",
         "DescribeInstanceStatus",
@@ -51,6 +54,7 @@ OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
         "DescribeSecurityGroups",
         "DescribeSpotPriceHistory",
         "DescribeSubnets",
+        "ModifyCapacityReservation",
         "MoveCapacityReservationInstances",
         "PurchaseCapacityBlock",  # by the command line alone: no function may
         "PurchaseCapacityBlockExtension",

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from infra.iam.acknowledgements import as_reported
 from infra.iam.permissions import READ, WRITE
 from reservoir.names import (
@@ -533,11 +535,10 @@ def test_people_publish_changes_of_policy_and_no_other_fact(resources: Resources
     }
 
 
-def test_the_rights_to_buy_publish_purchases_and_no_other_fact() -> None:
+@pytest.mark.parametrize("example", ["buy-capacity.json", "change-reservations.json"])
+def test_the_rights_to_buy_publish_purchases_and_no_other_fact(example: str) -> None:
     """They are nobody's by themselves: an administrator attaches them (docs/buying.md)."""
-    rights = json.loads(
-        (ROOT / "examples" / "iam" / "buy-capacity.json").read_text(encoding="utf-8")
-    )
+    rights = json.loads((ROOT / "examples" / "iam" / example).read_text(encoding="utf-8"))
     publishing = [
         each for each in rights["Statement"] if "events:PutEvents" in each["Action"]
     ]

@@ -111,6 +111,11 @@ COMMANDS: Final = (
     ),
     Listed("blocks", f"{_ROOMS}.operate.blocks", "Buy and extend Capacity Blocks."),
     Listed(
+        "reservations",
+        f"{_ROOMS}.operate.reservation_changes",
+        "Make, change and cancel on-demand reservations.",
+    ),
+    Listed(
         "tables",
         f"{_ROOMS}.operate.tables",
         "Show whether the tables are whole, or adopt them.",

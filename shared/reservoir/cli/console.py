@@ -43,7 +43,7 @@ def add_group(
 ) -> None:
     """Add commands that share a first word (``reservoir NAME COMMAND``), each under its function's name.
 
-    A name that Python has already ends in an underscore, which the command does without.
+    A name that Python has already ends in an underscore, which the command does without; others become hyphens.
 
     ``first`` is called before any of them, and may end the command.
     """
@@ -52,7 +52,8 @@ def add_group(
         help=purpose, callback=first, no_args_is_help=True, rich_markup_mode=None
     )
     for command in commands:
-        group.command(command.__name__.removesuffix("_"))(command)
+        name_of_command = command.__name__.removesuffix("_").replace("_", "-")
+        group.command(name_of_command)(command)
     app.add_typer(group, name=name)
 
 

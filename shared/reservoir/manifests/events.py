@@ -403,11 +403,13 @@ class BoughtReservation(Part):
 
 
 class CapacityPurchased(Event):
-    """Somebody has bought a Capacity Block or an extension of one. A purchase that is settled twice is told twice."""
+    """Somebody has bought capacity: a Capacity Block, an extension, a reservation. One settled twice is told twice."""
 
     detail_type: ClassVar[str] = "Capacity Purchased"
 
-    offering: str = Field(description="EC2's id of what was on sale; each is bought once.")
+    offering: str = Field(
+        description="EC2's id of what was on sale, or the id of the change; each is bought once."
+    )
     reservations: list[BoughtReservation]
     is_extension: bool
     instance_type: str
@@ -415,7 +417,9 @@ class CapacityPurchased(Event):
     count: int
     start_at: AwareDatetime
     end_at: AwareDatetime
-    fee_micro_usd: int = Field(description="What it costs, all of it up front.")
+    fee_micro_usd: int = Field(
+        description="What it costs, all of it up front; of a reservation what it counts as."
+    )
     by: str = Field(description="The ARN of whoever bought it, as AWS knows it.")
     purchased_at: AwareDatetime = Field(
         description="When it was intended; its month's ceiling counts it."

@@ -9,6 +9,11 @@ from reservoir.core.launching.launch_outcome import LaunchOutcome
 from reservoir.core.launching.launch_request import LaunchRequest
 from reservoir.core.launching.launch_template import LaunchTemplate, StoredTemplate
 from reservoir.core.model.instance import Instance
+from reservoir.core.purchasing.change import (
+    CancellationTerms,
+    DateChangeTerms,
+    HeldReservation,
+)
 
 
 class FleetLauncher(Protocol):
@@ -188,4 +193,26 @@ class ReservationMaker(Protocol):
 
     def cancel(self, reservation_id: str) -> None:
         """Cancel it; one that has ended already is fine. Raises AwsError."""
+        ...
+
+
+class ReservationChanger(Protocol):
+    """EC2 asked with the credentials of whoever changes; changes themselves go through ``BlockSeller``."""
+
+    def held(self, reservation_id: str) -> HeldReservation | None:
+        """Return a reservation as EC2 shows it now, None when it shows none. Raises AwsError."""
+        ...
+
+    def cancellation_terms(self, reservation_id: str, token: str) -> CancellationTerms:
+        """Have EC2 quote a cancellation; the same token gets the same quote. Raises AwsError."""
+        ...
+
+    def is_quoted(self, quote_id: str) -> bool:
+        """Whether a cancellation quote can be used by now. Raises AwsError."""
+        ...
+
+    def date_change_terms(
+        self, reservation_id: str, new_start_at: datetime, token: str
+    ) -> DateChangeTerms:
+        """Have EC2 quote a later start; the same token gets the same quote. Raises AwsError."""
         ...

@@ -28,6 +28,7 @@ from reservoir.ports.ec2 import (
     Instances,
     InstanceTerminator,
     LaunchTemplateStore,
+    ReservationChanger,
     ReservationMaker,
     UnitMover,
     UnitSplitter,
@@ -216,6 +217,10 @@ class Outside(Protocol):
     @property
     def block_seller(self) -> BlockSeller:
         """EC2 where it sells blocks: for the command line, as no function may buy."""
+
+    @property
+    def reservation_changer(self) -> ReservationChanger:
+        """EC2 where reservations are changed: for the command line, as no function may."""
 
     @property
     def reservation_maker(self) -> ReservationMaker:

@@ -100,7 +100,7 @@ def stack() -> Stack:
 
 @pytest.fixture
 def at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reservoir.cli.commands.operate.blocks.can_ask", lambda: True)
+    monkeypatch.setattr("reservoir.cli.commands.operate.consent.can_ask", lambda: True)
 
 
 def test_whoever_types_the_amount_has_bought_it(stack: Stack) -> None:
@@ -129,7 +129,7 @@ def test_another_amount_buys_nothing(stack: Stack, typed: str) -> None:
 
 
 def test_scripts_say_the_amount_beside_yes(stack: Stack) -> None:
-    assert "--yes buys only together with --amount" in stack.buy("--yes").output
+    assert "--yes agrees only together with --amount" in stack.buy("--yes").output
     assert "it costs 960.50 USD, not 900" in stack.buy("--yes", "--amount", "900").output
     assert stack.block_seller.sales == []
     assert stack.buy("--yes", "--amount", "960.5").exit_code == 0
@@ -138,7 +138,7 @@ def test_scripts_say_the_amount_beside_yes(stack: Stack) -> None:
 def test_without_a_terminal_nothing_is_bought(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reservoir.cli.commands.operate.blocks.can_ask", lambda: False)
+    monkeypatch.setattr("reservoir.cli.commands.operate.consent.can_ask", lambda: False)
     assert "no terminal on which to type the amount" in stack.buy().output
     assert stack.block_seller.sales == []
 

@@ -9,6 +9,7 @@ import pytest
 
 from lab.fakes.block_shop import NOT_ON_SALE, BlockShop
 from lab.fakes.effects import Effects, Killed
+from lab.fakes.system import ManualClock
 from reservoir.core.purchasing.book import Ceilings
 from reservoir.core.purchasing.purchase import BlockOrder, PurchaseState
 from reservoir.ports.errors import AwsError, RefusedError
@@ -62,9 +63,10 @@ class Signing:
 class Story:
     """What a seed brings about: commands of several people, mishaps, time that passes."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, shop: BlockShop | None = None) -> None:
         self.chance = random.Random(seed)  # noqa: S311 # a seed that can be played again
-        self.desk = Desk(ceilings=Ceilings(2_000 * USD, MONTH))
+        clock = shop.clock if shop else ManualClock()
+        self.desk = Desk(clock=clock, shop=shop, ceilings=Ceilings(2_000 * USD, MONTH))
         self.shop: BlockShop = self.desk.shop
         self.shop.shown_after = timedelta(seconds=self.chance.choice((0, 0, 8, 90)))
         self.store = self.desk.store
@@ -93,7 +95,7 @@ class Story:
             ceilings=self.desk.ceilings,
         )
         buyer = desk.of(self.chance.choice(("ada", "bob")))
-        order = self.chance.choice(ORDERS)
+        order = self.order()
         try:
             if self.chance.random() < 0.6:
                 buyer.buy(buyer.preview(order))
@@ -104,6 +106,10 @@ class Story:
                 )
         except (Killed, AwsError, ConflictError, PurchaseRefusedError):
             return
+
+    def order(self) -> BlockOrder:
+        """Return what somebody wants."""
+        return self.chance.choice(ORDERS)
 
     def _pass(self, seconds: int) -> None:
         self.desk.clock.advance(seconds=seconds)

@@ -1,4 +1,4 @@
-"""EC2 as it sells Capacity Blocks and extensions: no call that buys is ever repeated by the client."""
+"""EC2 as it sells Capacity Blocks, extensions and reservations: no call that buys is ever repeated by the client."""
 
 from typing import TYPE_CHECKING, Any, Final
 
@@ -6,6 +6,7 @@ from botocore.exceptions import ClientError
 from botocore.parsers import ResponseParserError
 
 from reservoir.adapters.aws_errors import error_code, map_client_errors
+from reservoir.adapters.ec2.reservation_changer import Ec2ReservationChanger
 from reservoir.core.purchasing.purchase import BlockOrder
 from reservoir.names import PURCHASE_TAG
 from reservoir.ports.errors import UnknownOutcomeError
@@ -23,6 +24,7 @@ class Ec2BlockSeller:
         """``buying`` must try once only: EC2 has no client token for what it sells."""
         self._buying: Any = buying  # the stubs know fewer platforms than EC2 does
         self._reading = reading
+        self._changer = Ec2ReservationChanger(buying, reading)
 
     def buy(self, order: BlockOrder) -> tuple[str, ...]:
         """Buy, once."""
@@ -42,7 +44,9 @@ class Ec2BlockSeller:
                     raise
 
     def bought(self, order: BlockOrder) -> tuple[str, ...]:
-        """Return what EC2 shows of the order: by its tag, or of an extension in the history of its block."""
+        """Return what EC2 shows of the order: by its tag, in a history, or as the reservation is now."""
+        if order.change is not None:
+            return self._changer.carried_out(order, order.change)
         if order.extends is not None:
             return self._extended(order, order.extends)
         filters: Any = [{"Name": f"tag:{PURCHASE_TAG}", "Values": [order.offering_id]}]
@@ -54,6 +58,8 @@ class Ec2BlockSeller:
         return tuple(sorted(each["CapacityReservationId"] for each in shown))
 
     def _buy(self, order: BlockOrder, **more: bool) -> tuple[str, ...]:
+        if order.change is not None:
+            return self._changer.carry_out(order, order.change, **more)
         if order.extends is not None:
             self._buying.purchase_capacity_block_extension(
                 CapacityBlockExtensionOfferingId=order.offering_id,

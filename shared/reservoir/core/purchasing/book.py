@@ -41,13 +41,14 @@ class Book:
     def with_intent(self, purchase: Purchase) -> "Book":
         """Return the book with one more purchase under way; its fee counts from now on."""
         return replace(
-            self._plus(purchase.month, purchase.order.fee_micro_usd), unsettled=purchase.id
+            self._plus(purchase.month, purchase.order.counted_micro_usd),
+            unsettled=purchase.id,
         )
 
     def settled(self, purchase: Purchase) -> "Book":
         """Return the book when it is known what became of the purchase under way."""
         refund = (
-            purchase.order.fee_micro_usd
+            purchase.order.counted_micro_usd
             if purchase.state is PurchaseState.NOT_BOUGHT
             else 0
         )
@@ -63,17 +64,15 @@ class Book:
 def refusals(
     book: Book, fee_micro_usd: int, ceilings: Ceilings, now: datetime
 ) -> tuple[str, ...]:
-    """Return why a purchase of this fee may not be made now; nothing when it may."""
+    """Return why a purchase of this fee may not be made now; nothing when it may. What costs nothing has no ceiling."""
+    if fee_micro_usd == 0:
+        return _unsettled(book)
     if ceilings.purchase_micro_usd is None or ceilings.month_micro_usd is None:
         return (
             "the deployment lets nobody buy: set purchaseCeilingUsd and purchaseCeilingUsdPerMonth in its settings"
             " file, and deploy",
         )
-    found = []
-    if book.unsettled is not None:
-        found.append(
-            f"it is not known what became of the purchase of {book.unsettled}: reservoir blocks settle {book.unsettled}"
-        )
+    found = [*_unsettled(book)]
     if fee_micro_usd > ceilings.purchase_micro_usd:
         found.append(
             f"it costs {usd(fee_micro_usd)}, and one purchase may cost {usd(ceilings.purchase_micro_usd)}"
@@ -86,3 +85,11 @@ def refusals(
             f" {usd(max(0, left))} are left"
         )
     return tuple(found)
+
+
+def _unsettled(book: Book) -> tuple[str, ...]:
+    if book.unsettled is None:
+        return ()
+    return (
+        f"it is not known what became of the purchase of {book.unsettled}: reservoir blocks settle {book.unsettled}",
+    )

@@ -1,13 +1,15 @@
-"""One purchase of a Capacity Block, or of an extension of one, from the intent to what became of it.
+"""One purchase or change of capacity, from the intent to what became of it.
 
 EC2 has no client token for purchases, so what makes one happen at most once is the offering: whoever bought one never
-buys it again, and what was bought is found by its id.
+buys it again, and what was bought is found by its id. A change of on-demand reservations has an id of its own.
 """
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
+
+from reservoir.core.purchasing.change import ChangeKind, OrderedChange
 
 # The call is begun within a minute of the intent or not at all, and EC2 takes a signature for five minutes on either
 # side of its own time: what was not bought half an hour after the intent, by anybody's clock, never will be.
@@ -25,7 +27,11 @@ class PurchaseState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BlockOrder:
-    """What is to be bought. ``extends``: the reservation of the block that gets longer; None: a new block."""
+    """What is to be bought. ``extends``: the reservation of the block that gets longer; None: a new block.
+
+    With a ``change`` it is about on-demand reservations: the offering is an id of ours, the fee is what the change
+    commits to or may cost until ``end_at``, and the count is the new one of a resized reservation.
+    """
 
     offering_id: str
     instance_type: str
@@ -37,6 +43,23 @@ class BlockOrder:
     platform: str = "Linux/UNIX"
     tags: tuple[tuple[str, str], ...] = ()
     extends: str | None = None
+    change: OrderedChange | None = None
+
+    @property
+    def adds_capacity(self) -> bool:
+        """Whether units or time are bought by it, beside being paid for."""
+        change = self.change
+        if change is None or change.kind is ChangeKind.CREATE:
+            return True
+        return change.kind is ChangeKind.RESIZE and self.count > change.count_before
+
+    @property
+    def counted_micro_usd(self) -> int:
+        """What counts against ceilings: the charge of a cancellation is part of what was committed to before."""
+        change = self.change
+        if change is not None and change.kind is ChangeKind.CANCEL:
+            return 0
+        return self.fee_micro_usd
 
     @property
     def unit_hour_micro_usd(self) -> int:

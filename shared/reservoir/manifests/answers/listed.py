@@ -291,6 +291,10 @@ class PurchaseSpec(Part):
     extends: str | None = Field(
         None, description="The reservation of the block that gets longer."
     )
+    change: str | None = Field(
+        None, description="Of on-demand reservations: create, resize, split and so on."
+    )
+    changes: str | None = Field(None, description="The reservation that is changed.")
     fee_micro_usd: int
     by: str
     intended_at: AwareDatetime
@@ -307,7 +311,7 @@ class PurchaseStatus(Part):
 
 
 class PurchaseRow(Row):
-    """A purchase of a Capacity Block or of an extension, by the offering."""
+    """A purchase by its offering, or a change of on-demand reservations by its id."""
 
     kind: Literal["Purchase"] = "Purchase"
     metadata: Named

@@ -1,4 +1,4 @@
-"""A Capacity Block, or an extension of one, is bought at most once, within the ceilings, by somebody with a name.
+"""Capacity is bought, and reservations are changed, at most once, within the ceilings, by somebody with a name.
 
 The intent is written before EC2 is asked, under the condition that the book is still the one that the buyer was shown.
 Only the process that has written an intent asks EC2, once, within a minute. Whatever happens then, nobody asks again
@@ -74,7 +74,7 @@ class BuyBlock:
         now = self.clock.now()
         seen = self.store.book()
         known = self.store.get(order.offering_id)
-        found = [*refusals(seen.book, order.fee_micro_usd, self.ceilings, now)]
+        found = [*refusals(seen.book, order.counted_micro_usd, self.ceilings, now)]
         if known is not None and known.state is PurchaseState.BOUGHT:
             found.append(
                 f"{known.by} has bought {known.id} already, on {known.intended_at:%Y-%m-%d at %H:%M} UTC"
@@ -88,14 +88,18 @@ class BuyBlock:
         the preview, and AwsError and UnreadableRowError; then nothing was bought by this call, or the intent stands.
         """
         order, now = agreed.order, self.clock.now()
-        against = refusals(agreed.seen.book, order.fee_micro_usd, self.ceilings, now)
+        against = refusals(agreed.seen.book, order.counted_micro_usd, self.ceilings, now)
         known = self.store.get(order.offering_id)
         if known is not None and known.state is not PurchaseState.NOT_BOUGHT:
             against = (*against, f"{known.by} has bought {known.id} already, or tried to")
         if against:
             raise PurchaseRefusedError("; ".join(against))
         if self.seller.bought(order):
-            raise PurchaseRefusedError(f"EC2 shows {order.offering_id} as bought already")
+            raise PurchaseRefusedError(
+                "EC2 shows it as it would be afterwards"
+                if order.change
+                else f"EC2 shows {order.offering_id} as bought already"
+            )
         intent = Purchase(order, now, self.buyer)
         book = agreed.seen.book.with_intent(intent)
         self.store.commit(intent, book, over=known, expected_revision=agreed.seen.revision)
@@ -165,7 +169,7 @@ class BuyBlock:
         else may buy.
         """
         outcome = _known_outcome(settled)
-        if settled.state is PurchaseState.BOUGHT:
+        if settled.state is PurchaseState.BOUGHT and settled.order.adds_capacity:
             outcome = self._tell(settled, outcome)
         try:
             seen = self.store.book()

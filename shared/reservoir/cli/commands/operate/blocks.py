@@ -1,11 +1,21 @@
 """``reservoir blocks buy``, ``extend`` and ``settle``: Capacity Blocks, with the credentials of whoever runs them."""
 
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from reservoir.cli.console import Yes, add_group, can_ask, fail, messages, output
+from reservoir.cli.commands.operate.consent import (
+    Amount,
+    DryRun,
+    Tags,
+    agree,
+    buyer,
+    own_tag,
+    refuse,
+    report,
+)
+from reservoir.cli.console import Yes, add_group, fail, output
 from reservoir.cli.nouns.blocks import asked_for, instant
 from reservoir.cli.policy import attempt, connection
 from reservoir.cli.stack.connection import Connection
@@ -18,24 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from reservoir.ports.capacity_blocks import BlockOffering
-    from reservoir.usecases.purchasing.buy_block import BuyBlock, Preview, PurchaseOutcome
+    from reservoir.usecases.purchasing.buy_block import BuyBlock, Preview
 
 _LINUX: Final = "Linux/UNIX"
 _DAY_HOURS: Final = 24
-
-Amount = Annotated[
-    str | None,
-    typer.Option(
-        metavar="USD",
-        help="What it may cost, to the cent; beside --yes, instead of typing it.",
-    ),
-]
-DryRun = Annotated[
-    bool,
-    typer.Option(
-        "--dry-run", help="Say what it would cost, and whether EC2 would let you."
-    ),
-]
 
 
 def register(app: typer.Typer) -> None:
@@ -53,12 +49,7 @@ def buy(
         str | None,
         typer.Option(help="Which of what is on sale; needed where it is several."),
     ] = None,
-    tag: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KEY=VALUE", help="A tag of the block, by which policy finds it."
-        ),
-    ] = None,
+    tag: Tags = None,
     platform: Annotated[
         str, typer.Option(help="The operating system, as EC2 calls it.")
     ] = _LINUX,
@@ -68,12 +59,12 @@ def buy(
 ) -> None:
     """Buy a Capacity Block: at most once, for the amount that you type."""
     instance_type, count, days = asked_for(wanted)
-    _refuse(
+    refuse(
         block_rules.count_refusal(count),
         block_rules.duration_refusal(days),
         block_rules.platform_refusal(platform),
     )
-    tags = tuple(_tag(each) for each in tag or ())
+    tags = tuple(own_tag(each) for each in tag or ())
     stack = connection(context)
     found = attempt(
         lambda: stack.outside.capacity_blocks.offerings(
@@ -83,7 +74,7 @@ def buy(
     chosen = _chosen(found, offering, wanted)
     order = _order(chosen, platform, tags=tags)
     known = [record.reservation for record in stack.outside.reservations.list_current()]
-    _refuse(block_rules.quota_refusal(count, order.start_at, order.end_at, known))
+    refuse(block_rules.quota_refusal(count, order.start_at, order.end_at, known))
     _carry_out(stack, order, amount, yes=yes, dry_run=dry_run)
 
 
@@ -103,7 +94,7 @@ def extend(
     if record is None:
         fail(f"there is no reservation {reservation}")
     block = record.reservation
-    _refuse(block_rules.extension_refusal(block, days, stack.outside.clock.now()))
+    refuse(block_rules.extension_refusal(block, days, stack.outside.clock.now()))
     found = attempt(
         lambda: stack.outside.capacity_blocks.extensions(
             reservation, hours=_DAY_HOURS * days
@@ -153,10 +144,10 @@ def settle(
 
     stack = connection(context)
     try:
-        outcome = attempt(lambda: _use_case(stack).settle(offering, not_bought=not_bought))
+        outcome = attempt(lambda: buyer(stack).settle(offering, not_bought=not_bought))
     except PurchaseRefusedError as error:
         fail(str(error))
-    _report(outcome)
+    report(outcome)
 
 
 def _carry_out(
@@ -164,20 +155,20 @@ def _carry_out(
 ) -> None:
     from reservoir.usecases.purchasing.buy_block import PurchaseRefusedError
 
-    use_case = _use_case(stack)
+    use_case = buyer(stack)
     preview = attempt(lambda: use_case.preview(order))
     _show(use_case, preview)
-    _refuse(*preview.refusals)
+    refuse(*preview.refusals)
     if dry_run:
         attempt(lambda: stack.outside.block_seller.try_to_buy(order))
         output().print("nothing was bought (dry run): EC2 would let you")
         return
-    _agree(order, amount, yes=yes)
+    agree(order.fee_micro_usd, amount, yes=yes)
     try:
         outcome = attempt(lambda: use_case.buy(preview))
     except PurchaseRefusedError as error:
         fail(f"nothing was bought: {error}")
-    _report(outcome)
+    report(outcome)
 
 
 def _show(use_case: "BuyBlock", preview: "Preview") -> None:
@@ -201,51 +192,6 @@ def _show(use_case: "BuyBlock", preview: "Preview") -> None:
     print_("  AWS takes nothing of it back, and changes nothing")
 
 
-def _agree(order: BlockOrder, amount: str | None, *, yes: bool) -> None:
-    """Have the amount typed, or said beside ``--yes``; ends the command for another one."""
-    if yes:
-        if amount is None:
-            fail("nothing was bought: --yes buys only together with --amount")
-        typed = amount
-    elif not can_ask():
-        fail(
-            "nothing was bought: there is no terminal on which to type the amount; say --amount and --yes"
-        )
-    else:
-        typed = typer.prompt("Type the amount in USD to buy it", err=True)
-    if _micro_usd(typed) != order.fee_micro_usd:
-        fail(f"nothing was bought: it costs {usd(order.fee_micro_usd)}, not {typed}")
-
-
-def _micro_usd(text: str) -> int | None:
-    try:
-        return micro_usd_of(Decimal(text))
-    except InvalidOperation:
-        return None
-
-
-def _report(outcome: "PurchaseOutcome") -> None:
-    from reservoir.usecases.purchasing.buy_block import Result
-
-    purchase, settle_it = outcome.purchase, f"reservoir blocks settle {outcome.purchase.id}"
-    if outcome.result is Result.BOUGHT:
-        ids = ", ".join(purchase.reservation_ids)
-        output().print(
-            f"bought {ids} for {usd(purchase.order.fee_micro_usd)}, by {purchase.by}"
-        )
-        if not outcome.is_written:
-            fail(f"it is bought {outcome.why}: {settle_it}")
-        if outcome.why:
-            messages().print(f"warning: it is bought {outcome.why}")
-    elif outcome.result is Result.NOT_BOUGHT:
-        fail(f"nothing was bought: {outcome.why}")
-    else:
-        fail(
-            f"nobody knows whether it was bought: {outcome.why}. Buy nothing else; look at the account's reservations,"
-            f" and find out: {settle_it}"
-        )
-
-
 def _chosen(
     found: "Sequence[BlockOffering]", offering: str | None, wanted: str
 ) -> "BlockOffering":
@@ -267,37 +213,3 @@ def _fee(fee: str, currency: str) -> int:
     if currency != "USD":
         fail(f"it is sold in {currency}, and ceilings are in USD")
     return micro_usd_of(Decimal(fee))
-
-
-def _tag(text: str) -> tuple[str, str]:
-    key, _, value = text.partition("=")
-    if not key or not value or key.startswith(("aws:", "reservoir:")):
-        fail(
-            f"{text!a} is no tag of yours: say KEY=VALUE, with a key that is not AWS's or Reservoir's"
-        )
-    return key, value
-
-
-def _refuse(*reasons: str | None) -> None:
-    against = [each for each in reasons if each is not None]
-    if against:
-        fail(
-            "\n".join(("nothing was bought:", *against))
-            if len(against) > 1
-            else f"nothing was bought: {against[0]}"
-        )
-
-
-def _use_case(stack: Connection) -> "BuyBlock":
-    from reservoir.usecases.purchasing.buy_block import BuyBlock
-
-    outside = stack.outside
-    return BuyBlock(
-        outside.purchases,
-        outside.block_seller,
-        outside.publisher,
-        outside.clock,
-        stack.pause,
-        outside.settings.purchase_ceilings,
-        stack.caller(),
-    )

@@ -42,6 +42,8 @@ def _row(purchase: Purchase) -> PurchaseRow:
             start_at=order.start_at,
             end_at=order.end_at,
             extends=order.extends,
+            change=order.change.kind.value if order.change else None,
+            changes=(order.change.reservation_id or None) if order.change else None,
             fee_micro_usd=order.fee_micro_usd,
             by=purchase.by,
             intended_at=purchase.intended_at,
@@ -72,6 +74,8 @@ def _listing(now: datetime) -> Listing[PurchaseRow]:
             Column("BY", lambda row: row.spec.by, gives_way=True),
             Column("ZONE", lambda row: row.spec.zone, is_wide=True),
             Column("STARTS", lambda row: instant(row.spec.start_at), is_wide=True),
+            Column("CHANGE", lambda row: row.spec.change or "-", is_wide=True),
+            Column("CHANGES", lambda row: row.spec.changes or "-", is_wide=True),
             Column("EXTENDS", lambda row: row.spec.extends or "-", is_wide=True),
             Column(
                 "RESERVATIONS",
@@ -90,7 +94,8 @@ def _listing(now: datetime) -> Listing[PurchaseRow]:
 def _details(stack: Connection, row: PurchaseRow) -> Iterator[str]:
     del stack
     if row.status.state == PurchaseState.INTENDED:
-        yield f"nobody knows whether it was bought: reservoir blocks settle {row.metadata.name}"
+        room = "reservations" if row.spec.change else "blocks"
+        yield f"nobody knows whether it was bought: reservoir {room} settle {row.metadata.name}"
 
 
 NOUN: Final = Noun(

@@ -40,6 +40,7 @@ from reservoir.adapters.ec2.instance_types import Ec2InstanceTypeReader
 from reservoir.adapters.ec2.instances import Ec2Instances
 from reservoir.adapters.ec2.launch_templates import Ec2LaunchTemplates
 from reservoir.adapters.ec2.network import Ec2LaunchEnvironment
+from reservoir.adapters.ec2.reservation_changer import Ec2ReservationChanger
 from reservoir.adapters.ec2.reservation_maker import Ec2ReservationMaker
 from reservoir.adapters.ec2.reservations import Ec2ReservationReader
 from reservoir.adapters.ec2.unit_moves import Ec2UnitMover
@@ -365,6 +366,11 @@ class AwsOutside:
     def block_seller(self) -> Ec2BlockSeller:
         """EC2 where it sells; for the command line, as no function may buy."""
         return Ec2BlockSeller(lazy_client("ec2", patience=ONE_PURCHASE), self.ec2)
+
+    @cached_property
+    def reservation_changer(self) -> Ec2ReservationChanger:
+        """EC2 where reservations are changed; for the command line, as no function may."""
+        return Ec2ReservationChanger(lazy_client("ec2", patience=ONE_PURCHASE), self.ec2)
 
     @cached_property
     def reservation_maker(self) -> Ec2ReservationMaker:
