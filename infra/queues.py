@@ -38,6 +38,7 @@ class WorkQueues(Construct):
             self, "LettersOfRules", self.undelivered.queue_arn
         )
         acknowledge_letters_of_rules(self.undelivered)
+        self.unpublished = self._unpublished_events()
 
     def _dead_letters(self, queue: Queue) -> sqs.Queue:
         return self._letters(
@@ -82,6 +83,20 @@ class WorkQueues(Construct):
                 queue=self.dead_letters[queue], max_receive_count=consumer.max_receive_count
             ),
             removal_policy=self._removal_policy(queue),
+        )
+
+    def _unpublished_events(self) -> sqs.Queue:
+        """Return the queue of what the outbound bus refused; the collector looks into it, so nothing polls it."""
+        return sqs.Queue(
+            self,
+            "UnpublishedEvents",
+            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            enforce_ssl=True,
+            retention_period=RETENTION,
+            # The most that SQS counts: with a look each five minutes three days.
+            dead_letter_queue=sqs.DeadLetterQueue(
+                queue=self.undelivered, max_receive_count=1_000
+            ),
         )
 
     def _removal_policy(self, queue: Queue) -> RemovalPolicy:

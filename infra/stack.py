@@ -190,6 +190,7 @@ class ReservoirStack(Stack):
                 Queue.DEMAND
             ].queue_url,
             names.EVENT_BUS: self.bus.event_bus_name,
+            names.UNPUBLISHED_EVENTS_QUEUE: self.queues.unpublished.queue_url,
             names.SNAPSHOTS_BUCKET: self.snapshots.bucket_name,
             names.DRAIN_SCHEDULE_GROUP: self.timers.group.schedule_group_name,
             names.DRAIN_SCHEDULE_ROLE_ARN: self.timers.role.role_arn,
@@ -214,6 +215,7 @@ class ReservoirStack(Stack):
             tables=self.tables.by_name,
             queues=self.queues.by_name,
             dead_letters=self.queues.dead_letters,
+            unpublished_events=self.queues.unpublished,
             bus=self.bus,
             snapshots=self.snapshots,
             drain_timers_arn=self.timers.timers_arn,
@@ -231,6 +233,11 @@ class ReservoirStack(Stack):
             compatible_architectures=[target.architecture],
             description="Locked third-party packages",
         )
+        # All variables of a function share 4 KB, so some are told only where they are used.
+        common = dict(self.settings)
+        rejected = {
+            names.DEMAND_DEAD_LETTER_QUEUE: common.pop(names.DEMAND_DEAD_LETTER_QUEUE)
+        }
         bundle = FunctionBundle(
             code=code_asset(target),
             layer=layer,
@@ -238,7 +245,7 @@ class ReservoirStack(Stack):
             keep_logs=self.deployment.settings.retain,
             log_retention_days=self.deployment.settings.log_retention_days,
             environment={
-                **self.settings,
+                **common,
                 **planner_environment(self.deployment.settings),
                 **safety_environment(self.deployment.settings),
                 names.HISTORY_DAYS: str(self.deployment.settings.history_days),
@@ -250,11 +257,13 @@ class ReservoirStack(Stack):
             reserve_concurrency=self.deployment.settings.reserve_concurrency,
             is_traced=self.deployment.settings.tracing,
         )
-        # All variables of a function share 4 KB, so the tags are told only where they are used.
         launch_tags = json.dumps(
             self.deployment.settings.tags, sort_keys=True, separators=(",", ":")
         )
-        own_variables = {Function.LAUNCH: {names.LAUNCH_TAGS: launch_tags}}
+        own_variables = {
+            Function.LAUNCH: {names.LAUNCH_TAGS: launch_tags},
+            Function.INTAKE: rejected,
+        }
         return {
             function: ReservoirFunction(
                 self,

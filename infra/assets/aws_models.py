@@ -73,7 +73,9 @@ OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "scheduler": ("CreateSchedule", "UpdateSchedule"),
     "sqs": (
         "ChangeMessageVisibilityBatch",
+        "DeleteMessage",
         "GetQueueAttributes",
+        "ReceiveMessage",
         "SendMessage",
         "SendMessageBatch",
     ),

@@ -44,6 +44,7 @@ class Resources:
     tables: Mapping[Table, dynamodb.ITable]
     queues: Mapping[Queue, sqs.IQueue]
     dead_letters: Mapping[Queue, sqs.IQueue]
+    unpublished_events: sqs.IQueue
     bus: events.IEventBus
     snapshots: s3.IBucket
     drain_timers_arn: str

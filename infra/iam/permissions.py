@@ -119,6 +119,12 @@ def _messages(duty: Duty, resources: Resources) -> Iterable[Grant]:
             ["events:PutEvents"],
             [resources.bus.event_bus_arn],
         )
+        yield Grant(
+            "KeepFacts",
+            "Keeps what the bus refuses, so that no decision waits for it.",
+            ["sqs:SendMessage"],
+            [resources.unpublished_events.queue_arn],
+        )
 
 
 def reject_demand(resources: Resources) -> Iterable[Grant]:
@@ -128,6 +134,16 @@ def reject_demand(resources: Resources) -> Iterable[Grant]:
         "Malformed demand goes straight to the dead letters, with its reason.",
         ["sqs:SendMessage"],
         [resources.dead_letters[Queue.DEMAND].queue_arn],
+    )
+
+
+def publish_kept(resources: Resources) -> Iterable[Grant]:
+    """Allow publishing what the bus refused before."""
+    yield Grant(
+        "PublishKeptFacts",
+        "What the bus refused is published when it takes events again.",
+        ["sqs:DeleteMessage", "sqs:ReceiveMessage"],
+        [resources.unpublished_events.queue_arn],
     )
 
 
@@ -438,6 +454,7 @@ DUTIES: Final[Mapping[Function, Duty]] = {
             ec2_permissions.name_claims,
             ec2_permissions.delete_templates,
             mark_tables,
+            publish_kept,
         ),
     ),
     Function.RECORD: Duty(

@@ -196,6 +196,9 @@ def _polling(resources: Resources) -> Cost:
         for mapping in mappings
     ]
     polls = POLLERS * POLLS_A_MIN * 60 * HOURS
+    looks = sum(
+        run.passes for run in schedules(resources) if run.function is Function.COLLECT
+    )
     prices = [
         SQS_FIFO_USD_A_MILLION if queue.get("FifoQueue") else SQS_USD_A_MILLION
         for queue in queues
@@ -204,8 +207,8 @@ def _polling(resources: Resources) -> Cost:
         "SQS",
         f"{len(queues)} queues with {POLLERS} long polls of {60 // POLLS_A_MIN} s each:"
         f" {len(queues) * polls / MILLION:.1f} million requests at {SQS_USD_A_MILLION:.2f},"
-        f" FIFO {SQS_FIFO_USD_A_MILLION:.2f}, a million",
-        sum(polls * price / MILLION for price in prices),
+        f" FIFO {SQS_FIFO_USD_A_MILLION:.2f}, a million; a look at what the bus refused each time that `collect` runs",
+        (sum(polls * price for price in prices) + looks * SQS_USD_A_MILLION) / MILLION,
     )
 
 

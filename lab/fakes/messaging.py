@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from reservoir.ports.errors import AwsError
 from reservoir.ports.messaging import LaunchBatch, OutboundEvent
 
 
@@ -67,9 +68,26 @@ class MemoryBus:
         for event in events:
             self.events.append((event.detail_type, json.loads(json.dumps(event.detail()))))
 
+    def announce(self, events: Sequence[OutboundEvent]) -> None:
+        self.publish(events)
+
     def of(self, detail_type: str) -> list[dict[str, Any]]:
         """Return the details of one type, in order."""
         return [detail for name, detail in self.events if name == detail_type]
+
+
+@dataclass
+class MemoryUnpublishedEvents:
+    """Implements ``UnpublishedEvents``; ``refusal``: what the bus still says, if it takes nothing."""
+
+    kept_count: int = 0
+    refusal: AwsError | None = None
+
+    def publish(self) -> int:
+        if self.kept_count and self.refusal is not None:
+            raise self.refusal
+        published_count, self.kept_count = self.kept_count, 0
+        return published_count
 
 
 @dataclass

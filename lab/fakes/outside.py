@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, cast
 
+from lab.fakes.messaging import MemoryUnpublishedEvents
 from lab.fakes.system import InTurn
 from reservoir.names import Queue, Table
 from reservoir.runtime.outside import Outside
@@ -64,7 +65,11 @@ def memory_outside(**parts: Any) -> Outside:
     """
     unknown = parts.keys() - vars(Outside).keys()
     assert not unknown, f"not in the list of what is outside: {sorted(unknown)}"
-    usual = {"monotonic_s": itertools.count().__next__, "executor": InTurn()}
+    usual = {
+        "monotonic_s": itertools.count().__next__,
+        "executor": InTurn(),
+        "unpublished_events": MemoryUnpublishedEvents(),
+    }
     return cast("Outside", _MemoryOutside(usual | parts))
 
 

@@ -69,6 +69,8 @@ class Faults:
     taken_back: float = 0.3
     # each look at the time in a plan: the machine is so slow that its time may be over
     slow_solve: float = 0.05
+    # each request to publish: the outbound bus refuses it
+    bus_refuses: float = 0.1
 
 
 NO_FAULTS: Final = Faults(**{each.name: 0.0 for each in fields(Faults)})
@@ -83,6 +85,7 @@ _SELDOM: Final = frozenset(
         "schedule_doubled",
         "taken_back",
         "slow_solve",
+        "bus_refuses",
     }
 )
 

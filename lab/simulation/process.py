@@ -8,7 +8,7 @@ from lab.fakes.ec2 import FakeTemplates
 from lab.fakes.system import InTurn
 from lab.simulation.aws.lambdas import Environment, Port
 from lab.simulation.old_release import behind_old
-from reservoir.adapters.eventbridge import EventBridgePublisher
+from reservoir.adapters.eventbridge import EventBridgePublisher, SqsUnpublishedEvents
 from reservoir.adapters.scheduler_timers import SchedulerDrainTimers
 from reservoir.adapters.sqs import (
     SqsDeadLetters,
@@ -25,6 +25,7 @@ from reservoir.usecases.policy.stored_policy import StoredPolicy
 
 DEPLOYMENT: Final = "simulation"
 REJECTED: Final = "rejected"  # the queue of what nobody could read
+UNPUBLISHED: Final = "unpublished"  # the queue of what the outbound bus refused
 SETTINGS: Final = Settings(
     tables=dict.fromkeys(Table, ""),
     queue_urls={queue: queue.name for queue in Queue},
@@ -35,6 +36,7 @@ SETTINGS: Final = Settings(
     drain_schedule_role_arn="role",
     drain_schedule_target_arn="expire",
     drain_schedule_dead_letters_arn="undelivered",
+    unpublished_events_queue_url=UNPUBLISHED,
     deployment=DEPLOYMENT,
     instance_arn_prefix="arn:aws:ec2:us-east-1:123456789012:instance/",
     region="us-east-1",
@@ -71,9 +73,16 @@ class SimulatedOutside:
         )
         self.dead_letters = SqsDeadLetters(sqs, REJECTED)
         self.reactions = SqsRedelivery(sqs, urls[Queue.REACTIONS])
-        self.start_messages = SqsStartMessages(sqs, urls[Queue.REACTIONS], environment)
+        self.start_messages = SqsStartMessages(
+            sqs, urls[Queue.REACTIONS], environment, lambda _id, _error: None
+        )
         self.endings = SqsEndings(sqs, urls[Queue.REACTIONS], environment)
-        self.publisher = EventBridgePublisher(self._port("events"), SETTINGS.event_bus)
+        self.unpublished_events = SqsUnpublishedEvents(
+            sqs, UNPUBLISHED, self._port("events"), lambda _error: None
+        )
+        self.publisher = EventBridgePublisher(
+            self._port("events"), SETTINGS.event_bus, unpublished=self.unpublished_events
+        )
         self.timers = SchedulerDrainTimers(
             self._port("scheduler"),
             group="drain",

@@ -1,7 +1,7 @@
 """The simulated account with the stack in it: functions, queues, schedules, tables, EC2, and whoever acts on them."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -46,7 +46,7 @@ from lab.simulation.people.operators import ARN, Identities, Operators
 from lab.simulation.people.outsiders import Outsiders
 from lab.simulation.people.teams import namespaces_of, team_manifests
 from lab.simulation.people.users import BOUND, CONTENDED, POOL, Users, Wanted
-from lab.simulation.process import DEPLOYMENT, REJECTED, SETTINGS, process_of
+from lab.simulation.process import DEPLOYMENT, REJECTED, SETTINGS, UNPUBLISHED, process_of
 from lab.simulation.restores import Restores, Tables
 from lab.simulation.second_pool import second_pool
 from lab.simulation.standing_pool import StandingPool
@@ -135,7 +135,7 @@ class World:
             kernel, chance, lambda: self.state.claim_rows, self._operate, (POOL,)
         )
         self.bounds = self._bounds()
-        self.events_out = EventsOut(kernel, self._heard, self._keep)
+        self.events_out = EventsOut(kernel, self._bus_refuses, self._heard, self._keep)
         self.history = MemoryHistory()
         self.keeps_history = chance.between("history", 0, 3) == 0
         self.outsiders = Outsiders(
@@ -149,6 +149,7 @@ class World:
             )
         self.queues = {name: self._queue(name) for name in QueueName}
         self.sqs.queues[REJECTED] = Queue(REJECTED, 0, 1)
+        self.sqs.queues[UNPUBLISHED] = Queue(UNPUBLISHED, 0, 1_000)
         self.turns = MemoryDiscoveryTurns()
         self.restores = Restores(
             kernel,
@@ -172,9 +173,7 @@ class World:
             self.teams = policy_of(self.policy.list_all()).teams
             self.users.namespaces = namespaces_of(self.teams)
         self.has_two_pools = self._adds_pool()
-        self.upgrade = Upgrade(
-            kernel, chance, lambda function: self.lambdas.replace(function)
-        )
+        self.upgrade = Upgrade(kernel, chance, self._replace)
         self.upgrade.is_made = chance.between("upgrade", 0, 5) == 0 and not self.is_plain
         self.lambdas = Lambdas(
             kernel,
@@ -260,6 +259,19 @@ class World:
             solve_budget=budget,
             planned_at_once_max=few,
         )
+
+    def _replace(self, function: Function) -> None:
+        self.lambdas.replace(function)
+
+    def _bus_refuses(self) -> bool:
+        return self.chance.hits("bus_refuses", self.faults().bus_refuses)
+
+    def kept_events(self, detail_type: str) -> Iterator[Detail]:
+        """Yield the details of events of a type that the bus has refused and that are kept for it."""
+        for message in self.sqs.queues[UNPUBLISHED].messages:
+            for entry in json.loads(message.body):
+                if entry["DetailType"] == detail_type:
+                    yield json.loads(entry["Detail"])
 
     def _queue(self, name: QueueName) -> Queue:
         settings = FUNCTIONS[CONSUMERS[name]]

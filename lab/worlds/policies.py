@@ -50,6 +50,9 @@ class Bus:
     def publish(self, events: Sequence[OutboundEvent]) -> None:
         self.events.extend(events)
 
+    def announce(self, events: Sequence[OutboundEvent]) -> None:
+        self.publish(events)
+
     def wake_planner(
         self, *, reason: str, workload_keys: Collection[str] = (), group: Sequence[str] = ()
     ) -> None:

@@ -181,6 +181,8 @@ SNAPSHOTS_BUCKET: Final = "SNAPSHOTS_BUCKET"
 DRAIN_SCHEDULE_GROUP: Final = "DRAIN_SCHEDULE_GROUP"  # of EventBridge Scheduler
 DRAIN_SCHEDULE_ROLE_ARN: Final = "DRAIN_SCHEDULE_ROLE_ARN"
 DRAIN_SCHEDULE_TARGET_ARN: Final = "DRAIN_SCHEDULE_TARGET_ARN"  # the expire function
+# what the outbound bus refused
+UNPUBLISHED_EVENTS_QUEUE: Final = "UNPUBLISHED_EVENTS_QUEUE_URL"
 # what timers could not deliver
 DRAIN_SCHEDULE_DEAD_LETTERS_ARN: Final = "DRAIN_SCHEDULE_DEAD_LETTERS_ARN"
 # of the account's instances in the region; an id follows

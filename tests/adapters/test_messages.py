@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeou
 
 from lab.fakes.system import START, ManualClock, SequentialIds
 from lab.local import ministack
-from reservoir.adapters.eventbridge import EventBridgePublisher
+from reservoir.adapters.eventbridge import EventBridgePublisher, SqsUnpublishedEvents
 from reservoir.adapters.scheduler_timers import SchedulerDrainTimers
 from reservoir.adapters.sqs import (
     SqsDeadLetters,
@@ -24,7 +24,7 @@ from reservoir.adapters.sqs import (
 )
 from reservoir.core.node_life.notice import Notice, NoticeKind, parse_notice
 from reservoir.core.serialisation.json_codec import loads
-from reservoir.ports.errors import AwsError, TransientError
+from reservoir.ports.errors import AccessDeniedError, AwsError, TransientError
 from reservoir.ports.messaging import ClassToValidate, LaunchBatch
 
 pytestmark = pytest.mark.embedded
@@ -263,6 +263,66 @@ def test_events_that_are_refused_for_good_raise() -> None:
         publisher.publish([Fact(1)])
 
 
+class Bus:
+    """PutEvents that answers, or is denied as a whole while ``is_denied``."""
+
+    def __init__(self) -> None:
+        self.is_denied = True
+        self.put: list[int] = []
+
+    def put_events(self, *, Entries: list[dict[str, Any]]) -> dict[str, Any]:  # noqa: N803 # AWS's name
+        if self.is_denied:
+            raise ClientError({"Error": {"Code": "AccessDeniedException"}}, "PutEvents")
+        self.put += [json.loads(entry["Detail"])["number"] for entry in Entries]
+        return {"FailedEntryCount": 0}
+
+
+def test_what_the_bus_refuses_is_kept_until_it_takes_it(sqs: Any) -> None:
+    bus, refusals = Bus(), list[str]()
+    kept = SqsUnpublishedEvents(
+        sqs,
+        make_queue(sqs),
+        bus,  # type: ignore[arg-type] # a fake of the one call
+        lambda error: refusals.append(error.code),
+    )
+    publisher = EventBridgePublisher(bus, "bus", unpublished=kept)  # type: ignore[arg-type] # as above
+
+    publisher.publish([Fact(number) for number in range(25)])  # more than one request
+    assert refusals == ["AccessDeniedException"] * 3
+
+    bus.is_denied = False
+    assert kept.publish() == 3
+    assert sorted(bus.put) == list(range(25))
+    assert kept.publish() == 0
+
+
+def test_what_the_bus_still_refuses_is_offered_again(sqs: Any) -> None:
+    bus = Bus()
+    url = make_queue(sqs)
+    kept = SqsUnpublishedEvents(sqs, url, bus, lambda _: None)  # type: ignore[arg-type] # as above
+    publisher = EventBridgePublisher(bus, "bus", unpublished=kept)  # type: ignore[arg-type] # as above
+    publisher.publish([Fact(1)])
+
+    with pytest.raises(AccessDeniedError):
+        kept.publish()
+
+    names = ["ApproximateNumberOfMessagesNotVisible"]
+    found = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
+    assert found == {names[0]: "1"}, "hidden for a while, and then there again"
+
+
+def test_what_must_be_known_before_it_is_done_is_not_kept_for_later(sqs: Any) -> None:
+    bus = Bus()
+    kept = SqsUnpublishedEvents(sqs, make_queue(sqs), bus, lambda _: None)  # type: ignore[arg-type] # as above
+    publisher = EventBridgePublisher(bus, "bus", unpublished=kept)  # type: ignore[arg-type] # as above
+
+    with pytest.raises(AccessDeniedError):
+        publisher.announce([Fact(1)])
+
+    bus.is_denied = False
+    assert kept.publish() == 0
+
+
 def test_the_requests_of_one_publication_are_made_side_by_side() -> None:
     everybody = threading.Barrier(3, timeout=10)
     put: list[int] = []
@@ -436,7 +496,7 @@ def test_a_timer_is_set_once_and_moves(aws_endpoint: str) -> None:
 
 def test_a_message_about_a_start_comes_then_and_not_before(sqs: Any) -> None:
     url, clock = make_queue(sqs), ManualClock()
-    messages = SqsStartMessages(sqs, url, clock)
+    messages = SqsStartMessages(sqs, url, clock, never_refused)
     messages.set_start_timer("cr-0123456789abcdef0", clock.now() - timedelta(seconds=5))
     messages.set_start_timer(
         "cr-0fedcba9876543210", clock.now() + timedelta(seconds=29, milliseconds=1)
@@ -463,6 +523,20 @@ def test_instances_that_are_to_end_are_named_to_who_may_end_them(sqs: Any) -> No
     assert sorted(map(len, named)) == [1, 100]
     SqsEndings(sqs, url, clock).terminate(())
     assert received(sqs, url) == []
+
+
+def test_a_message_about_a_start_that_sqs_refuses_stops_nobody(sqs: Any) -> None:
+    refused: list[tuple[str, str]] = []
+    messages = SqsStartMessages(
+        sqs,
+        make_queue(sqs) + "-gone",
+        ManualClock(),
+        lambda reservation_id, error: refused.append((reservation_id, error.code)),
+    )
+
+    messages.set_start_timer("cr-0123456789abcdef0", START)
+
+    assert [reservation_id for reservation_id, _ in refused] == ["cr-0123456789abcdef0"]
 
 
 def test_failed_messages_come_back_when_they_are_hastened(aws_endpoint: str) -> None:

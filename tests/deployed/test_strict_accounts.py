@@ -203,3 +203,38 @@ def test_a_dry_run_shows_what_an_account_denies_before_anybody_submits(
     world.aws.clock.advance(timedelta(minutes=15), coalesce=True)
     assert validated_as(world, "denied", "True")["reason"] == "ValidationSucceeded"
     expect_refusals(world)
+
+
+def instances_of(world: World, name: str) -> set[str]:
+    """Return the instances on which replicas of a workload have a place."""
+    listed = json.loads(world.command("get", "nodes", "-o", "json").stdout)["items"]
+    return {
+        node["status"]["instanceId"]
+        for node in listed
+        if any(each["name"] == name for each in node["status"]["workloads"])
+        and "instanceId" in node["status"]
+    }
+
+
+def test_a_bus_that_refuses_stops_no_work_and_tells_all_of_it_later(world: World) -> None:
+    world.aws.fault(
+        "error", service="events", times=100_000, code="AccessDeniedException", status=403
+    )
+    name = submit(world, "untold")
+    world.until("it has an instance", lambda _: bool(instances_of(world, "untold")))
+    (lost,) = instances_of(world, "untold")
+
+    world.aws.client("ec2").terminate_instances(InstanceIds=[lost])
+    world.until(
+        "it has another instance", lambda _: bool(instances_of(world, "untold") - {lost})
+    )
+    assert nodes_of(world.seen, name) == 0, "nobody was told"
+
+    expect_refusals(world)
+    world.until("both launches are told", lambda seen: nodes_of(seen, "untold") == 2)
+    ended = [
+        event
+        for event in world.events("Node Terminated")
+        if event["node"]["instanceId"] == lost
+    ]
+    assert ended, "and the end of the first"

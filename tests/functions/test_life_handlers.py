@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from functions.collect.handler import BusRefusesError
 from functions.collect.handler import handler as collect
 from functions.expire.handler import handler as expire
 from functions.launch.handler import handler as launch
 from functions.react.handler import handler as react
-from lab.fakes.messaging import MemoryRedelivery
+from lab.fakes.messaging import MemoryRedelivery, MemoryUnpublishedEvents
 from lab.fakes.outside import with_parts
 from lab.worlds.launch_world import World, on_demand, reserved, spot
 from reservoir.core.launching.launch_outcome import LaunchError, LaunchErrorKind
@@ -21,6 +22,7 @@ from reservoir.core.model.node_claim import ClaimState
 from reservoir.core.serialisation.json_codec import dumps
 from reservoir.ports.errors import AccessDeniedError
 from reservoir.ports.messaging import ClassToValidate
+from reservoir.runtime.composition.collect import collect_from
 from reservoir.runtime.composition.parts.draining import draining_from
 
 EVENTS = Path(__file__).parents[1] / "events"
@@ -358,3 +360,22 @@ def test_the_collector_runs_on_its_schedule(world: World) -> None:
     world.clock.advance(minutes=5)
     collect({}, None)
     assert world.queue.launches == [batch]
+
+
+def test_a_bus_that_takes_nothing_fails_the_collector_when_all_else_is_done(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusal = AccessDeniedError("AccessDeniedException", "PutEvents")
+    kept = MemoryUnpublishedEvents(kept_count=2, refusal=refusal)
+    outside = with_parts(world.outside(), unpublished_events=kept)
+    monkeypatch.setattr("functions.collect.handler.collect", lambda: collect_from(outside))
+    lost = world.plan(1, reserved())
+    world.clock.advance(minutes=10)
+
+    with pytest.raises(BusRefusesError, match="AccessDeniedException"):
+        collect({}, None)
+    assert world.queue.launches[-1].batch_id == lost.batch_id, "sent again all the same"
+
+    kept.refusal = None
+    collect({}, None)
+    assert kept.kept_count == 0

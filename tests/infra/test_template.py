@@ -27,7 +27,7 @@ def test_every_queue_is_encrypted_and_closed_to_plain_connections(
     resources: Resources,
 ) -> None:
     queues = of_type(resources, "AWS::SQS::Queue")
-    assert len(queues) == 2 * len(Queue) + 1  # the undelivered
+    assert len(queues) == 2 * len(Queue) + 2  # the undelivered, and the unpublished
     for name, properties in queues.items():
         assert properties["SqsManagedSseEnabled"] is True
         assert {
@@ -47,6 +47,10 @@ def test_every_working_queue_has_dead_letters_and_hides_messages_long_enough(
         for name, properties in of_type(resources, "AWS::SQS::Queue").items()
         if "RedrivePolicy" in properties
     }
+    unpublished = working.pop(next(name for name in working if "Unpublished" in name))
+    assert (
+        unpublished["RedrivePolicy"]["maxReceiveCount"] == 1_000
+    )  # the most that SQS takes
     assert len(working) == len(Queue)
     for mapping in of_type(resources, "AWS::Lambda::EventSourceMapping").values():
         queue = working[mapping["EventSourceArn"]["Fn::GetAtt"][0]]
@@ -243,7 +247,7 @@ def test_functions_get_every_variable_that_the_names_module_names(
     promised = {
         *Table,
         *Queue,
-        names.DEMAND_DEAD_LETTER_QUEUE,
+        names.UNPUBLISHED_EVENTS_QUEUE,
         names.EVENT_BUS,
         names.SNAPSHOTS_BUCKET,
         names.DRAIN_SCHEDULE_GROUP,

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from lab.simulation.faults import Faults
 from lab.simulation.kernel import MINUTE, SECOND, Chance, Kernel
+from reservoir.ports.errors import ThrottledError
 
 Detail = Mapping[str, Any]
 _ABOUT_RESERVATIONS: Final = ("EC2 Capacity Reservation", "Capacity Block")
@@ -76,16 +77,20 @@ class EventsOut:
     def __init__(
         self,
         kernel: Kernel,
+        refuses: Callable[[], bool],
         heard: Callable[[str, Detail], None],
         keep: Callable[[Detail], None],
     ) -> None:
         self._kernel = kernel
+        self._refuses = refuses
         self._heard = heard
         self._keep = keep
         self.count = 0
 
     def put_events(self, **request: Any) -> Mapping[str, Any]:
-        """PutEvents."""
+        """PutEvents; ``refuses`` says whether this request is refused as a whole."""
+        if self._refuses():
+            raise ThrottledError("ThrottlingException", "PutEvents")
         for entry in request["Entries"]:
             self.count += 1
             detail = json.loads(entry["Detail"])

@@ -100,6 +100,26 @@ class Sqs:
                 self._hide(queue, message, delays[message.receipt] * SECOND)
         return {}
 
+    def receive_message(self, **request: Any) -> Mapping[str, Any]:
+        """ReceiveMessage, of a queue that no function polls."""
+        queue = self.queues[request["QueueUrl"]]
+        taken = self.take(
+            queue,
+            request["MaxNumberOfMessages"],
+            hidden_us=request["VisibilityTimeout"] * SECOND,
+        )
+        return {
+            "Messages": [
+                {"Body": message.body, "ReceiptHandle": message.receipt}
+                for message in taken
+            ]
+        }
+
+    def delete_message(self, **request: Any) -> Mapping[str, Any]:
+        """DeleteMessage."""
+        self.delete(self.queues[request["QueueUrl"]], [request["ReceiptHandle"]])
+        return {}
+
     # --- what is behind it
 
     def put(
@@ -138,7 +158,9 @@ class Sqs:
             queue.messages.append(message)
             self._hide(queue, message, max(queue.delay_us, delay_s * SECOND) + late)
 
-    def take(self, queue: Queue, count: int) -> Sequence[Message]:
+    def take(
+        self, queue: Queue, count: int, hidden_us: int | None = None
+    ) -> Sequence[Message]:
         """Deliver up to ``count`` visible messages; of a FIFO queue none of a group of which something is in flight."""
         now = self._kernel.now_us
         visible = [message for message in queue.messages if message.visible_us <= now]
@@ -154,7 +176,8 @@ class Sqs:
         if not queue.fifo:
             self._chance.stream("order").shuffle(visible)
         taken: list[Message] = []
-        hidden_us = queue.hidden_us
+        if hidden_us is None:
+            hidden_us = queue.hidden_us
         if visible and self._chance.hits("hidden_short", self._faults().hidden_short):
             # the poller held them for the rest of it
             hidden_us = self._chance.between("hidden", SECOND, hidden_us)

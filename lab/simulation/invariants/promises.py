@@ -1,18 +1,35 @@
 """What was announced, and what may end: whoever must go was told, and no hour sees more endings than its bound."""
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from lab.simulation.aws.bus import Detail
 from lab.simulation.aws.lambdas import Environment
 from lab.simulation.invariants.base import CLOCKS_APART, Invariant
 from lab.simulation.world import World
-from reservoir.core.model.node_claim import NodeClaim
+from reservoir.core.model.node_claim import DrainReason, NodeClaim
 from reservoir.core.safety.endings import WINDOW, EndingKind, kind_of
+
+# Nobody but us wants the node to go, so that it stays while nobody can be told.
+_CHOSEN: Final = frozenset(
+    {
+        DrainReason.CONSOLIDATION,
+        DrainReason.DRIFT,
+        DrainReason.EMPTY,
+        DrainReason.EXPIRED,
+        DrainReason.NODE_POOL_DELETED,
+        DrainReason.RECLAIMED,
+        DrainReason.SCALED_DOWN,
+        DrainReason.WITHDRAWN,
+    }
+)
 
 
 class DrainsAreAnnounced(Invariant):
-    """No node drains of which nobody was told, nor with a deadline before the one that was told."""
+    """No node drains of which nobody was told, nor with a deadline before the one that was told.
+
+    What the bus refused counts as told while it is kept, but for nodes that nobody forces to go.
+    """
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -30,7 +47,14 @@ class DrainsAreAnnounced(Invariant):
     def row_written(self, key: str, before: Any, after: Any) -> None:
         if not isinstance(after, NodeClaim) or after.drain is None:
             return
-        told = self._told.get(key)
+        known = [self._told[key]] if key in self._told else []
+        if after.drain.reason not in _CHOSEN:
+            known += [
+                datetime.fromisoformat(detail["deadline"])
+                for detail in self.world.kept_events("Node Draining")
+                if detail["node"]["nodeClaim"] == key
+            ]
+        told = min(known, default=None)
         if told is None or after.drain.deadline < told - CLOCKS_APART:
             self.refute(f"{key} drains until {after.drain.deadline}, told was {told}")
 

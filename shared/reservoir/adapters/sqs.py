@@ -1,7 +1,7 @@
 """Queues: demand, wake-ups of the planner, launch batches, rejected demand."""
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from hashlib import sha256
 from math import ceil
@@ -18,7 +18,7 @@ from reservoir.core.node_life.notice import (
 from reservoir.core.serialisation.json_codec import dumps
 from reservoir.names import PLANNING_MESSAGE_GROUP
 from reservoir.ports.ec2 import TerminationReceipt
-from reservoir.ports.errors import TransientError
+from reservoir.ports.errors import AwsError, TransientError
 from reservoir.ports.messaging import ClassToValidate, LaunchBatch
 from reservoir.ports.system import Clock, IdFactory
 
@@ -152,10 +152,18 @@ class SqsStartMessages:
     sixteen after which Lambda takes a function that feeds itself for a runaway.
     """
 
-    def __init__(self, client: "SQSClient", url: str, clock: Clock) -> None:
+    def __init__(
+        self,
+        client: "SQSClient",
+        url: str,
+        clock: Clock,
+        on_refusal: Callable[[str, AwsError], None],
+    ) -> None:
+        """``on_refusal`` hears for which reservation SQS took no message; the sweep looks without one."""
         self._client = client
         self._url = url
         self._clock = clock
+        self._on_refusal = on_refusal
 
     def set_start_timer(self, reservation_id: str, at: datetime) -> None:
         """Have ``react`` look then, never before it."""
@@ -167,10 +175,13 @@ class SqsStartMessages:
             "detail": {RESERVATION: reservation_id},
         }
         delay_s = min(max(0, ceil((at - now).total_seconds())), _DELAY_MAX_S)
-        with map_client_errors():
-            self._client.send_message(
-                QueueUrl=self._url, MessageBody=json.dumps(told), DelaySeconds=delay_s
-            )
+        try:
+            with map_client_errors():
+                self._client.send_message(
+                    QueueUrl=self._url, MessageBody=json.dumps(told), DelaySeconds=delay_s
+                )
+        except AwsError as error:
+            self._on_refusal(reservation_id, error)
 
 
 class SqsEndings:

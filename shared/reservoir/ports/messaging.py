@@ -116,12 +116,30 @@ class EventPublisher(Protocol):
     """The outbound bus."""
 
     def publish(self, events: Sequence[OutboundEvent]) -> None:
-        """Publish all events; raises TransientError when any was not accepted, so that the caller is retried."""
+        """Publish all events, at once or as soon as the bus takes them.
+
+        Raises AwsError when they can neither be published nor be kept, so that the caller is retried.
+        """
+        ...
+
+    def announce(self, events: Sequence[OutboundEvent]) -> None:
+        """Publish what must be known before it is done; raises AwsError when the bus does not take it now."""
+        ...
+
+
+class UnpublishedEvents(Protocol):
+    """Events that the bus refused and that are kept until it takes them."""
+
+    def publish(self) -> int:
+        """Publish them and return how many requests that were; raises AwsError for what is refused again."""
         ...
 
 
 class StartTimers(Protocol):
-    """Has somebody look at a reservation when it is to begin."""
+    """Has somebody look at a reservation when it is to begin.
+
+    It refines the minute's sweep, which looks too: the method raises no AwsError.
+    """
 
     def set_start_timer(self, reservation_id: str, at: datetime) -> None:
         """Look at that time, or almost at once if it has passed; an extra look is harmless."""

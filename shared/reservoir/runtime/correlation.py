@@ -25,15 +25,24 @@ class ToldInTheLog:
     def publish(self, events: Sequence[OutboundEvent]) -> None:
         """Publish all events, then say so."""
         self._bus.publish(events)
-        kinds: dict[str, int] = {}
-        ids: dict[str, None] = {}
-        for event in events:
-            kinds[event.detail_type] = kinds.get(event.detail_type, 0) + 1
-            ids |= dict.fromkeys(correlation_ids_in(event.detail()))
-            if len(ids) >= NAMED_MAX:
-                _say(kinds, ids)
-                kinds, ids = {}, {}
-        _say(kinds, ids)
+        _say_all(events)
+
+    def announce(self, events: Sequence[OutboundEvent]) -> None:
+        """Publish what must be known before it is done, then say so."""
+        self._bus.announce(events)
+        _say_all(events)
+
+
+def _say_all(events: Sequence[OutboundEvent]) -> None:
+    kinds: dict[str, int] = {}
+    ids: dict[str, None] = {}
+    for event in events:
+        kinds[event.detail_type] = kinds.get(event.detail_type, 0) + 1
+        ids |= dict.fromkeys(correlation_ids_in(event.detail()))
+        if len(ids) >= NAMED_MAX:
+            _say(kinds, ids)
+            kinds, ids = {}, {}
+    _say(kinds, ids)
 
 
 def _say(kinds: Mapping[str, int], ids: Collection[str]) -> None:

@@ -43,6 +43,7 @@ from reservoir.ports.messaging import (
     EventPublisher,
     Redelivery,
     StartTimers,
+    UnpublishedEvents,
     WorkQueue,
 )
 from reservoir.ports.overview import AlarmReader, PassReader, QueueReader
@@ -173,6 +174,10 @@ class Outside(Protocol):
     @property
     def endings(self) -> InstanceTerminator:
         """Messages about instances that are to end, for who may not end them."""
+
+    @property
+    def unpublished_events(self) -> UnpublishedEvents | None:
+        """What the outbound bus refused, where that is kept."""
 
     @property
     def publisher(self) -> EventPublisher:

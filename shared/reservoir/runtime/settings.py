@@ -43,6 +43,9 @@ OPTIONAL: Final = (
     names.METADATA_HTTP_TOKENS_POLICY,
     # A stack of 0.2.0 has none; the command line meets one while it updates it.
     names.DRAIN_SCHEDULE_DEAD_LETTERS_ARN,
+    names.UNPUBLISHED_EVENTS_QUEUE,
+    # intake's alone, since all variables of a function share 4 KB
+    names.DEMAND_DEAD_LETTER_QUEUE,
     *names.PLANNER_SETTINGS,
     names.PURCHASE_CEILING_MICRO_USD,
     names.PURCHASE_CEILING_MICRO_USD_PER_MONTH,
@@ -51,7 +54,6 @@ REQUIRED: Final = (
     *Table,
     *Queue,
     names.EVENT_BUS,
-    names.DEMAND_DEAD_LETTER_QUEUE,
     names.SNAPSHOTS_BUCKET,
     names.DRAIN_SCHEDULE_GROUP,
     names.DRAIN_SCHEDULE_ROLE_ARN,
@@ -76,7 +78,6 @@ class Settings:
     tables: Mapping[Table, str]
     queue_urls: Mapping[Queue, str]
     event_bus: str
-    demand_dead_letter_queue_url: str
     snapshots_bucket: str
     drain_schedule_group: str
     drain_schedule_role_arn: str
@@ -86,6 +87,8 @@ class Settings:
     region: str
     vm_memory_overhead: Fraction
     drain_schedule_dead_letters_arn: str | None = None
+    unpublished_events_queue_url: str | None = None
+    demand_dead_letter_queue_url: str = ""
     rebalance_policy: RebalancePolicy = RebalancePolicy.IGNORE
     instance_status_policy: InstanceStatusPolicy = InstanceStatusPolicy.REPLACE
     scheduling: SchedulingPolicy = field(default_factory=SchedulingPolicy)
@@ -111,7 +114,6 @@ class Settings:
             tables={table: environment[table] for table in Table},
             queue_urls={queue: environment[queue] for queue in Queue},
             event_bus=environment[names.EVENT_BUS],
-            demand_dead_letter_queue_url=environment[names.DEMAND_DEAD_LETTER_QUEUE],
             snapshots_bucket=environment[names.SNAPSHOTS_BUCKET],
             drain_schedule_group=environment[names.DRAIN_SCHEDULE_GROUP],
             drain_schedule_role_arn=environment[names.DRAIN_SCHEDULE_ROLE_ARN],
@@ -119,6 +121,11 @@ class Settings:
             drain_schedule_dead_letters_arn=environment.get(
                 names.DRAIN_SCHEDULE_DEAD_LETTERS_ARN
             )
+            or None,
+            demand_dead_letter_queue_url=environment.get(
+                names.DEMAND_DEAD_LETTER_QUEUE, ""
+            ),
+            unpublished_events_queue_url=environment.get(names.UNPUBLISHED_EVENTS_QUEUE)
             or None,
             deployment=environment[names.DEPLOYMENT],
             instance_arn_prefix=environment[names.INSTANCE_ARN_PREFIX],

@@ -942,23 +942,6 @@ def test_who_dies_before_it_is_saved_tells_it_again(
     ]
 
 
-def test_a_bus_that_refuses_stops_nothing_else() -> None:
-    world = PlanningWorld().ready(reservation(tags=TEAM))
-    world.reader.put(reservation(tags=TEAM, total_count=8, available_count=8))
-
-    def refuses(*_: object) -> None:
-        raise ThrottledError("ThrottlingException", "PutEvents")
-
-    world.clock.advance(minutes=1)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(type(world.bus), "publish", refuses)
-        with pytest.raises(ThrottledError):
-            world.discover()
-    stored = world.state.reservations.get("cr-1")
-    assert stored is not None
-    assert stored.reservation.total_count == 8
-
-
 def test_an_end_is_told_once_two_weeks_one_week_and_a_day_before_and_again_when_it_moves() -> (
     None
 ):

@@ -1,6 +1,6 @@
 """Launch: from planned claims to instances, with EC2's refusals."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -63,6 +63,22 @@ def test_every_instance_carries_its_claim_in_the_end(world: World) -> None:
     assert {(i.id, i.claim_id) for i in world.ec2.live()} == {
         (c.instance_id, c.id) for c in world.claims()
     }
+
+
+def test_a_launch_whose_tags_are_refused_is_complete(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(_: Mapping[str, str], *, patient: bool) -> None:
+        raise AccessDeniedError("UnauthorizedOperation", f"CreateTags, patient: {patient}")
+
+    monkeypatch.setattr(world.ec2, "tag_claims", refuses)
+    batch = world.plan(3, reserved())
+
+    for _ in range(2):  # the message comes again
+        world.launch().run(batch)
+
+    assert len(world.ec2.live()) == 3
+    assert len(world.bus.of("Node Launched")) == 3, "told once"
 
 
 def test_a_single_claim_is_named_by_the_fleet_itself(world: World) -> None:

@@ -1,5 +1,6 @@
 """The collector: lost messages, orphans of either side, templates."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, cast
@@ -16,6 +17,7 @@ from reservoir.core.model.node_claim import ClaimState
 from reservoir.core.safety.endings import EndingKind
 from reservoir.core.safety.tally import Lift
 from reservoir.names import NODE_CLASS_TAG
+from reservoir.ports.errors import AccessDeniedError
 from reservoir.usecases.safety.envelope import LiftEnvelope
 from reservoir.usecases.safety.tables import AdoptTables
 
@@ -303,6 +305,25 @@ def test_claims_whose_tag_is_missing_are_tagged(world: World) -> None:
         world.ec2.change(claim.instance_id or "", claim_id=None)
     assert world.collect().run().tagged_count == 2
     assert {i.claim_id for i in world.ec2.live()} == {c.id for c in claims}
+
+
+def test_a_refused_tag_is_told_and_stops_nothing_else(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(_: Mapping[str, str], *, patient: bool) -> None:
+        raise AccessDeniedError("UnauthorizedOperation", f"CreateTags, patient: {patient}")
+
+    monkeypatch.setattr(world.ec2, "tag_claims", refuses)
+    (claim,) = world.running(1, on_demand("m5.large"))
+    world.ec2.change(claim.instance_id or "", claim_id=None)
+    world.ec2.add(left_over(world, "i-orphan"))
+    world.clock.advance(hours=2)
+
+    report = world.collect().run()
+
+    assert report.tags_refused == "UnauthorizedOperation"
+    assert report.tagged_count == 0
+    assert report.orphan_count == 1
 
 
 def test_templates_of_changed_classes_and_gone_reservations_are_deleted(

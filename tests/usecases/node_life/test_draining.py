@@ -1,10 +1,15 @@
 """The drain protocol."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
-from lab.worlds.launch_world import World, on_demand, reserved
+import pytest
+
+from lab.worlds.launch_world import World, on_demand, reserved, spot
 from reservoir.core.model.node_claim import ClaimState, DrainReason, NodeClaim
+from reservoir.ports.errors import AccessDeniedError
+from reservoir.ports.messaging import OutboundEvent
 from reservoir.ports.state import WorkloadRecord
 from reservoir.usecases.draining.draining import DrainRequest
 
@@ -151,3 +156,36 @@ def test_a_claim_that_is_withdrawn_before_its_launch_is_never_launched(
     assert world.free_units() == 4
     world.launch().run(batch)
     assert world.ec2.launch_calls == []
+
+
+def deaf(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the bus take nothing: what may be told later is kept, what must be known first is refused."""
+
+    def refuses(_: Sequence[OutboundEvent]) -> None:
+        raise AccessDeniedError("AccessDeniedException", "PutEvents")
+
+    monkeypatch.setattr(world.bus, "announce", refuses)
+
+
+def test_a_node_that_we_choose_to_drain_stays_while_nobody_can_be_told(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (claim,) = world.running(1, reserved())
+    deaf(world, monkeypatch)
+
+    with pytest.raises(AccessDeniedError):
+        world.drain(claim, DrainReason.CONSOLIDATION)
+
+    assert world.claims()[0].state is ClaimState.RUNNING
+
+
+def test_work_on_a_node_that_is_taken_away_is_replaced_whatever_the_bus_says(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (claim,) = world.running(1, spot("m5.large"))
+    deaf(world, monkeypatch)
+
+    world.drain(claim, DrainReason.INTERRUPTION, world.clock.now() + timedelta(minutes=2))
+
+    assert world.claims()[0].state is ClaimState.DRAINING
+    assert world.queue.wake_ups[-1] == "node draining"

@@ -26,5 +26,6 @@ def collect_from(outside: Outside) -> Collect:
         templates=outside.launch_templates,
         envelope=envelope_from(outside),
         queue=outside.queue,
+        unpublished=outside.unpublished_events,
         clock=outside.clock,
     )

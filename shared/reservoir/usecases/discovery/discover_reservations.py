@@ -118,7 +118,10 @@ class DiscoverReservations:
             for item in classes
         }
         shown = self._shown(known, observed, selections)
-        refusal = self._announce(known, shown, observed_at)
+        # Before it is saved: a run that dies in between says it again.
+        self.publisher.publish(
+            news_of([(known.get(key), each) for key, each in shown.items()], observed_at)
+        )
         changes = self._save(known, shown, observed_at)
         current = {
             change.after.reservation.id: change.after.reservation for change in changes
@@ -144,8 +147,6 @@ class DiscoverReservations:
         # Last: timers refine what each minute's sweep does, and a run that dies before them leaves it to the sweep.
         for change in changes:
             self._set_timers(change.before, change.after.reservation, observed_at)
-        if refusal is not None:
-            raise refusal
         return Discovery(
             seen_count=len(visible),
             written_count=sum(change.is_written for change in changes),
@@ -269,23 +270,6 @@ class DiscoverReservations:
         return {
             key: each for key, each in shown.items() if key in known or self._is_new(each)
         }
-
-    def _announce(
-        self,
-        known: Mapping[str, ReservationRecord],
-        shown: Mapping[str, ObservedReservation],
-        observed_at: datetime,
-    ) -> AwsError | None:
-        """Tell what has become of reservations; a refusal waits until all else is done, which does not need the bus."""
-        try:
-            self.publisher.publish(
-                news_of(
-                    [(known.get(key), each) for key, each in shown.items()], observed_at
-                )
-            )
-        except AwsError as error:
-            return error
-        return None
 
     def _save(
         self,

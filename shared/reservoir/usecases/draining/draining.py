@@ -5,7 +5,7 @@ Each step is announced before it is committed. A function that dies in between a
 safety envelope.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -25,7 +25,7 @@ from reservoir.core.node_life import drain, succession
 from reservoir.core.safety.endings import EndingKind, kind_of
 from reservoir.ports.ec2 import InstanceTerminator
 from reservoir.ports.launches import LaunchPolicy
-from reservoir.ports.messaging import EventPublisher, WorkQueue
+from reservoir.ports.messaging import EventPublisher, OutboundEvent, WorkQueue
 from reservoir.ports.state import (
     ConflictError,
     NodeClaimStore,
@@ -114,7 +114,8 @@ class Draining:
         )
         held |= self._held([after for _, after in found if after is not None], now)
         planned = [(claim, after) for claim, after in found if claim.id not in held]
-        self._notify([after for _, after in planned if after is not None])
+        given = {each.claim.id for each in requests if each.deadline is not None}
+        self._announce([after for _, after in planned if after is not None], given)
         going = [claim for claim, after in planned if after is not None]
         if hand_over is None:
             moves = self._return_all(going, lambda claim: begins[claim.id](claim), now)
@@ -122,13 +123,13 @@ class Draining:
             moves = _each(going, hand_over, begins)
         announced = {after.id: after.drain for _, after in planned if after is not None}
         # Replicas that arrived between the two have not been told yet.
-        self._notify(
-            [
-                claim
-                for claim in moves.moved
-                if _awaiting(claim.drain) != _awaiting(announced[claim.id])
-            ]
-        )
+        arrived = [
+            claim
+            for claim in moves.moved
+            if _awaiting(claim.drain) != _awaiting(announced[claim.id])
+        ]
+        if arrived:
+            self.publisher.publish(_notices(arrived))
         if moves.moved:
             self.queue.wake_planner(
                 reason="node draining",
@@ -201,14 +202,18 @@ class Draining:
         ]
         return {request.claim.id: decision(request) for request in known}
 
-    def _notify(self, draining: Sequence[NodeClaim]) -> None:
-        events = [
-            node_draining(claim, claim.drain)
-            for claim in draining
-            if claim.drain is not None
-        ]
-        if events:
-            self.publisher.publish(events)
+    def _announce(self, draining: Sequence[NodeClaim], given: Collection[str]) -> None:
+        """Say which nodes drain. ``given``: claims whose deadline somebody else gave.
+
+        Those go whether or not the bus takes it, and their replicas are replaced meanwhile; a node that we choose to
+        drain stays while nobody can be told.
+        """
+        forced = [claim for claim in draining if claim.id in given]
+        chosen = [claim for claim in draining if claim.id not in given]
+        if forced:
+            self.publisher.publish(_notices(forced))
+        if chosen:
+            self.publisher.announce(_notices(chosen))
 
     def release(
         self, workload_key: str, claim_id: str, count: int | None, now: datetime
@@ -388,6 +393,12 @@ class Draining:
             )
             is not None
         )
+
+
+def _notices(draining: Iterable[NodeClaim]) -> list[OutboundEvent]:
+    return [
+        node_draining(claim, claim.drain) for claim in draining if claim.drain is not None
+    ]
 
 
 def _noted(claim: NodeClaim | None, operation: Operation | None) -> NodeClaim | None:

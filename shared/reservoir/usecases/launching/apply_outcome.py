@@ -4,6 +4,7 @@ Shortages are remembered before replicas go back to demand (R-162): the planner 
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
@@ -25,6 +26,7 @@ from reservoir.core.scheduling_terms.efa import wants_efa, without_efa
 from reservoir.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 from reservoir.core.scheduling_terms.resources import EPHEMERAL_STORAGE, Resources
 from reservoir.ports.ec2 import InstanceTagger, InstanceTerminator
+from reservoir.ports.errors import AwsError
 from reservoir.ports.messaging import DrainTimers, LaunchBatch
 from reservoir.ports.state import (
     NodeClaimStore,
@@ -93,8 +95,10 @@ class ApplyOutcome:
                 for claim in launched
                 if claim.instance_id is not None
             }
-            # Nothing depends on this tag: what EC2's rate leaves out now, the collector makes up for.
-            self.tagger.tag_claims(named, patient=False)
+            # Nothing depends on this tag: what EC2's rate leaves out now, or EC2 refuses, the collector makes up for
+            # and counts.
+            with suppress(AwsError):
+                self.tagger.tag_claims(named, patient=False)
         return EffectCounts(len(launched), failed_count)
 
     def fail(self, claims: Sequence[NodeClaim], reason: str) -> int:

@@ -30,8 +30,9 @@ from reservoir.ports.ec2 import (
     InstanceTerminator,
     LaunchTemplateStore,
 )
+from reservoir.ports.errors import AwsError
 from reservoir.ports.launches import LaunchAttemptStore, LaunchPolicy
-from reservoir.ports.messaging import WorkQueue
+from reservoir.ports.messaging import UnpublishedEvents, WorkQueue
 from reservoir.ports.state import (
     NodeClaimStore,
     ReservationStore,
@@ -66,6 +67,9 @@ class CollectReport:
     spared: Mapping[str, str] = field(default_factory=dict)
     held: Mapping[EndingKind, int] = field(default_factory=dict)
     unknown_tables: Sequence[str] = ()
+    tags_refused: str | None = None  # EC2's code
+    published_count: int = 0  # requests that the outbound bus had refused before
+    bus_refusal: str | None = None  # with which code it refuses some still
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,7 @@ class Collect:
     templates: LaunchTemplateStore
     envelope: Envelope
     queue: WorkQueue
+    unpublished: UnpublishedEvents | None
     clock: Clock
 
     def run(self) -> CollectReport:
@@ -105,10 +110,12 @@ class Collect:
         )
         ending = sorted(admission.admitted)
         receipt = self.terminator.terminate(ending) if ending else None
+        tagged_count, tags_refused = self._tag(owned)
+        published_count, bus_refusal = self._publish_kept()
         return CollectReport(
             resent_count=resent,
             orphan_count=len(orphans) + len(spared),
-            tagged_count=self._tag(owned),
+            tagged_count=tagged_count,
             deleted_template_count=self._delete_templates(templates, now)
             if tables.is_whole
             else 0,
@@ -121,6 +128,9 @@ class Collect:
                 if tally.held is not None
             },
             unknown_tables=tables.problems,
+            tags_refused=tags_refused,
+            published_count=published_count,
+            bus_refusal=bus_refusal,
         )
 
     def _resend(self, live: Sequence[NodeClaim], now: datetime) -> int:
@@ -227,20 +237,32 @@ class Collect:
             claim.instance_id: claim for claim in named if claim.instance_id is not None
         }
 
-    def _tag(self, owned: Sequence[Instance]) -> int:
-        """Tag instances with their claims where the launch did not come to it."""
+    def _tag(self, owned: Sequence[Instance]) -> tuple[int, str | None]:
+        """Tag instances with their claims where the launch did not come to it; return how many, or what EC2 said."""
         untagged = [
             i.id
             for i in owned
             if i.claim_id is None and i.batch_id is not None and not i.is_gone
         ]
         found, _ = unreadable.claims_by_instance(self.claims, untagged[:_TAGS_MAX])
-        if found:
-            self.tagger.tag_claims(
-                {instance_id: claim.id for instance_id, claim in found.items()},
-                patient=True,
-            )
-        return len(found)
+        named = {instance_id: claim.id for instance_id, claim in found.items()}
+        try:
+            self.tagger.tag_claims(named, patient=True)
+        except AwsError as error:
+            return (
+                0,
+                error.code,
+            )  # the tag is for people and bills; nothing here depends on it
+        return len(named), None
+
+    def _publish_kept(self) -> tuple[int, str | None]:
+        """Publish what the outbound bus refused before; return how many requests, and what it still says."""
+        if self.unpublished is None:
+            return 0, None
+        try:
+            return self.unpublished.publish(), None
+        except AwsError as error:
+            return 0, error.code
 
     def _delete_templates(
         self, templates: tuple[StoredTemplate, ...], now: datetime

@@ -45,7 +45,7 @@ from reservoir.adapters.ec2.reservation_maker import Ec2ReservationMaker
 from reservoir.adapters.ec2.reservations import Ec2ReservationReader
 from reservoir.adapters.ec2.unit_moves import Ec2UnitMover
 from reservoir.adapters.ec2.unit_splits import Ec2UnitSplitter
-from reservoir.adapters.eventbridge import EventBridgePublisher
+from reservoir.adapters.eventbridge import EventBridgePublisher, SqsUnpublishedEvents
 from reservoir.adapters.iam import IamPrincipals
 from reservoir.adapters.overview import AwsAlarms, AwsPasses, AwsQueues
 from reservoir.adapters.pacing import Pacer
@@ -82,6 +82,13 @@ def _count_refused_timer(name: str, error: AwsError) -> None:
 
     logger.warning("timer refused", extra={"timer": name, "code": error.code})
     count_for_all("TimersRefused")
+
+
+def _count_refused_events(error: AwsError) -> None:
+    from reservoir.runtime.observability import count, logger
+
+    logger.warning("the bus refused events", extra={"code": error.code})
+    count("PublicationsRefused")
 
 
 class AwsOutside:
@@ -288,7 +295,10 @@ class AwsOutside:
     def start_messages(self) -> SqsStartMessages:
         """Messages to the reactions queue at the starts of reservations."""
         return SqsStartMessages(
-            self._sqs, self.settings.queue_urls[Queue.REACTIONS], self.clock
+            self._sqs,
+            self.settings.queue_urls[Queue.REACTIONS],
+            self.clock,
+            _count_refused_timer,
         )
 
     @cached_property
@@ -300,8 +310,23 @@ class AwsOutside:
     def publisher(self) -> EventPublisher:
         """The outbound bus."""
         return EventBridgePublisher(
-            lazy_client("events"), self.settings.event_bus, self.parts_executor
+            self._events,
+            self.settings.event_bus,
+            self.parts_executor,
+            self.unpublished_events,
         )
+
+    @cached_property
+    def unpublished_events(self) -> SqsUnpublishedEvents | None:
+        """What the outbound bus refused; None for the command line at a stack that has no such queue yet."""
+        url = self.settings.unpublished_events_queue_url
+        if url is None:
+            return None
+        return SqsUnpublishedEvents(self._sqs, url, self._events, _count_refused_events)
+
+    @cached_property
+    def _events(self) -> Any:
+        return lazy_client("events")
 
     @cached_property
     def identities(self) -> StsIdentities:
