@@ -115,7 +115,8 @@ class Client:
         heard = self._hearing("submit without a generation")
         until = self._monotonic() + timeout_s
         if not is_given:
-            generation = next_generation(stored(heard.ask(key, until)), manifest.to_core())
+            known = heard.ask(key, until, manifest)
+            generation = next_generation(stored(known, manifest), manifest.to_core())
             metadata = manifest.metadata.model_copy(update={"generation": generation})
             manifest = manifest.model_copy(update={"metadata": metadata})
         heard.store(manifest, until)

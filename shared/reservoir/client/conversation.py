@@ -14,7 +14,11 @@ from reservoir.client.errors import GenerationConflictError, RejectedError, Unan
 from reservoir.client.facts import Fact
 from reservoir.client.listener import Listener, Stream
 from reservoir.client.transport import Outbox
-from reservoir.core.serialisation.generation import StoredGeneration, has_become
+from reservoir.core.serialisation.generation import (
+    StoredGeneration,
+    content_digest,
+    has_become,
+)
 from reservoir.manifests import outgoing
 from reservoir.manifests.described import WorkloadDescribed
 from reservoir.manifests.events import WorkloadAccepted, WorkloadIgnored, WorkloadRejected
@@ -33,8 +37,13 @@ class Conversation:
     jitter: Callable[[float, float], float]
     new_id: Callable[[], str]
 
-    def ask(self, key: str, until: float) -> WorkloadDescribed:
-        """Return what is known of a workload; raises UnansweredError, or RejectedError for who may not know."""
+    def ask(
+        self, key: str, until: float, manifest: WorkloadManifest | None = None
+    ) -> WorkloadDescribed:
+        """Return what is known of a workload, and whether it is stored as ``manifest`` has it.
+
+        Raises UnansweredError, or RejectedError for who may not know.
+        """
         asked: set[str] = set()
         sent: set[str] = set()
 
@@ -48,7 +57,7 @@ class Conversation:
             for pause_s in self.attempts(until):
                 request_id = self.new_id()
                 asked.add(request_id)
-                sent.add(self.outbox.send(outgoing.describe(key, request_id)))
+                sent.add(self.outbox.send(outgoing.describe(key, request_id, manifest)))
                 answer = self._put_together(stream, sent, pause_s)
                 if answer is not None:
                     return answer
@@ -134,22 +143,26 @@ class Conversation:
                     "; ".join(problem.message for problem in said.problems)
                 )
             raise RejectedError(key, said.problems)
-        known = self.ask(key, until)
+        known = self.ask(key, until, manifest)
         ours = manifest.metadata.generation
-        became = has_become(stored(known), manifest.to_core(), ours)
+        became = has_become(stored(known, manifest), manifest.to_core(), ours)
         if became is False:
             raise conflict(key, ours, known)
         return became is True
 
 
-def stored(known: WorkloadDescribed) -> StoredGeneration | None:
-    """Return what is stored, by an answer."""
+def stored(known: WorkloadDescribed, manifest: WorkloadManifest) -> StoredGeneration | None:
+    """Return what is stored, by an answer to a question with ``manifest``.
+
+    What the deployment says of equality counts. A release before says nothing of it, and is believed by its digest.
+    """
     generation = known.workload.generation
-    return (
-        None
-        if generation is None
-        else StoredGeneration(generation, known.content_digest, known.withdrawn)
-    )
+    if generation is None:
+        return None
+    digest = known.content_digest
+    if known.is_stored is not None:
+        digest = content_digest(manifest.to_core()) if known.is_stored else None
+    return StoredGeneration(generation, digest, known.withdrawn)
 
 
 def conflict(

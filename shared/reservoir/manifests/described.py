@@ -69,6 +69,11 @@ class WorkloadDescribed(Event):
         default=None,
         description="Of what was submitted last, whatever its generation; equal content, equal digest.",
     )
+    is_stored: bool | None = Field(
+        default=None,
+        description="Whether the spec and metadata of the question are what is wanted, whatever the generation; absent"
+        " if it had no spec, or none that could be submitted.",
+    )
     sent_by: str | None = Field(
         default=None, description="Who sent the stored generation, as SQS knows them."
     )

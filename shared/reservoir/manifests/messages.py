@@ -61,12 +61,24 @@ class ReleaseMessage(Model):
     )
 
 
+class WorkloadInQuestion(WorkloadReference):
+    """Names a workload. With a ``spec``, the answer says whether that is what is stored."""
+
+    spec: Annotated[
+        Any,
+        Field(
+            default=None,
+            description="As it would be submitted; one that no submit could have is not compared.",
+        ),
+    ]
+
+
 class DescribeMessage(Model):
     """A question: what is known of the workload? ``Workload Described`` answers on the bus; nothing changes."""
 
     schema_version: SchemaVersion = 1
     action: Literal["describe"]
-    workload: WorkloadReference
+    workload: WorkloadInQuestion
     request_id: Annotated[
         str,
         Field(

@@ -10,7 +10,7 @@ _SCHEMA_VERSION: Final = 1
 
 def submit(manifest: WorkloadManifest, generation: int) -> dict[str, Any]:
     """Return the submit of a manifest, as the user gave it, under a generation."""
-    workload = manifest.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    workload = _as_given(manifest)
     workload["metadata"]["generation"] = generation
     return _message("submit", workload)
 
@@ -26,9 +26,16 @@ def release(key: str, node_claim: str, replicas: int | None) -> dict[str, Any]:
     return _message("release", _reference(key), nodeClaim=node_claim, **count)
 
 
-def describe(key: str, request_id: str) -> dict[str, Any]:
-    """Return the question what is known of a workload."""
-    return _message("describe", _reference(key), requestId=request_id)
+def describe(
+    key: str, request_id: str, manifest: WorkloadManifest | None = None
+) -> dict[str, Any]:
+    """Return the question what is known of a workload, and whether it is stored as ``manifest`` has it."""
+    workload = _reference(key) if manifest is None else _as_given(manifest)
+    return _message("describe", workload, requestId=request_id)
+
+
+def _as_given(manifest: WorkloadManifest) -> dict[str, Any]:
+    return manifest.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
 def _reference(key: str, **metadata: Any) -> dict[str, Any]:

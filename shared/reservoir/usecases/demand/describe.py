@@ -15,7 +15,10 @@ from reservoir.manifests.described import (
     UnplacedDetail,
     WorkloadDescribed,
 )
-from reservoir.manifests.messages import DescribeMessage
+from reservoir.manifests.kinds.workload import WorkloadManifest
+from reservoir.manifests.messages import DescribeMessage, WorkloadInQuestion
+from reservoir.manifests.parsing.message import validated
+from reservoir.manifests.parsing.problems import ManifestError
 from reservoir.ports.messaging import EventPublisher
 from reservoir.ports.state import NodeClaimStore, WorkloadRecord, WorkloadStore
 from reservoir.usecases.claims.announce import node_detail, stored_ref, workload_ref
@@ -31,6 +34,7 @@ class Describe:
     workloads: WorkloadStore
     claims: NodeClaimStore
     publisher: EventPublisher
+    nodes_in_a_part: int = NODES_IN_A_PART
 
     def __call__(self, message: DescribeMessage) -> None:
         """Publish ``Workload Described``; a repeated question is answered again.
@@ -39,15 +43,20 @@ class Describe:
         """
         key = message.workload.key
         record = self.workloads.get(key)
+        is_stored = _is_stored(message.workload, record)
         nodes = [] if record is None else _nodes(self.claims.list_live(), key)
         parts = [
-            nodes[start : start + NODES_IN_A_PART]
-            for start in range(0, len(nodes), NODES_IN_A_PART)
+            nodes[start : start + self.nodes_in_a_part]
+            for start in range(0, len(nodes), self.nodes_in_a_part)
         ] or [[]]
         self.publisher.publish(
             [
                 _status(message.request_id, key, record, part).model_copy(
-                    update={"part": number, "part_count": len(parts)}
+                    update={
+                        "is_stored": is_stored,
+                        "part": number,
+                        "part_count": len(parts),
+                    }
                 )
                 for number, part in enumerate(parts, start=1)
             ]
@@ -73,6 +82,24 @@ def _status(
         waiting=[_waiting(unplaced) for unplaced in record.unplaced],
         nodes=nodes,
     )
+
+
+def _is_stored(asked: WorkloadInQuestion, record: WorkloadRecord | None) -> bool | None:
+    """Say whether what is asked about is what is wanted; None: the question has nothing to compare.
+
+    So a sender needs no digest of its own, which it could only have by reading a workload exactly as this release does.
+    """
+    if asked.spec is None:
+        return None
+    try:
+        would_be = validated(
+            WorkloadManifest, asked.model_dump(by_alias=True, exclude_unset=True)
+        ).to_core()
+    except ManifestError:
+        return None
+    if record is None or record.workload is None or record.withdrawn:
+        return False
+    return content_digest(would_be) == content_digest(record.workload)
 
 
 def _waiting(unplaced: UnplacedReplicas) -> UnplacedDetail:
