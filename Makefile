@@ -23,6 +23,8 @@ NODE = PATH="$(NODE_HOME)/bin:$$PATH" node
 NPM = $(NODE) $(NODE_HOME)/lib/node_modules/npm/bin/npm-cli.js --no-audit --no-fund
 # Ray is as large as all the rest: an environment of its own, for its tests alone.
 RAY := .build/ray
+# What the clients in other languages stand on, in their folders, for their tests alone.
+LANGUAGES := integrations/typescript/node_modules/.package-lock.json integrations/go/.modules
 LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header --no-annotate --quiet
 
@@ -101,7 +103,7 @@ model: setup ## search all orders of the protocols' steps, in small worlds; need
 test: check ## `check`, then the tests of decisions, adapters, template, emulator and the main stories
 	@echo '== tests: $(TEST_RINGS)'; $(PYTEST) $(filter-out $(TIDY),$(foreach ring,$(TEST_RINGS),$(RING_$(ring))))
 
-test-more: setup $(NODE_TOOLS) $(ORACLES) $(RAY)/.installed ## all other rings: all deployed stories, tutorials, integrations, simulation ...
+test-more: setup $(NODE_TOOLS) $(ORACLES) $(RAY)/.installed $(LANGUAGES) ## all other rings: all deployed stories, tutorials, integrations, simulation ...
 	@echo '== tests: $(MORE_RINGS)'; $(PYTEST) $(foreach ring,$(MORE_RINGS),$(RING_$(ring)))
 
 test-%: setup $(NODE_TOOLS) ## one ring alone; `make test-unit` is the one to run while writing (docs/testing.md has all)
@@ -110,8 +112,8 @@ test-%: setup $(NODE_TOOLS) ## one ring alone; `make test-unit` is the one to ru
 test-oracle: setup $(ORACLES) ## the stores and queues against AWS's DynamoDB Local and ElasticMQ; needs Java and Maven
 	@$(PYTEST) $(RING_oracle)
 
-# The pattern's recipe; Ray is installed first, where it can be.
-test-integrations: $(RAY)/.installed
+# The pattern's recipe; what integrations stand on is installed first, where it can be.
+test-integrations: $(RAY)/.installed $(LANGUAGES)
 
 check: setup $(NODE_TOOLS) ## formatting, lint, types, import contracts, tidiness
 	@echo '== ruff';            ruff check . && ruff format --check .
@@ -155,6 +157,7 @@ lock: setup ## resolve all dependencies again, within pyproject.toml, and rewrit
 	@$(LOCK) --group bootstrap --constraints requirements/dev.txt --output-file requirements/uv.txt
 	@$(MAKE) setup
 	@$(NPM) install --package-lock-only --omit-lockfile-registry-resolved
+	@$(NPM) install --package-lock-only --omit-lockfile-registry-resolved --prefix integrations/typescript
 
 wheel: setup ## build what `pip install` takes, .build/wheel/*.whl
 	@uv build --quiet --wheel --no-build-isolation --out-dir .build/wheel
@@ -167,7 +170,7 @@ release: setup $(NODE_TOOLS) ## write .build/release: template, assets, wheel, n
 	@cat .build/release/SHA256SUMS
 
 clean: ## delete everything that can be made again
-	rm -rf $(VENV) .build cdk.out node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .build cdk.out node_modules integrations/typescript/node_modules integrations/go/.modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 setup: $(INSTALLED)
@@ -190,6 +193,15 @@ $(RAY)/.installed: requirements/ray.txt $(INSTALLED)
 	@if uv venv --quiet --clear --python $(BIN)/python $(RAY)/environment && \
 		uv pip install --quiet --python $(RAY)/environment --require-hashes --requirement $<; then touch $@; \
 	else echo 'Ray could not be installed: its test will be skipped'; rm -rf $(RAY)/environment; fi
+
+integrations/typescript/node_modules/.package-lock.json: integrations/typescript/package-lock.json $(INSTALLED)
+	@echo '== AWS SDK, compiler and generators for TypeScript, from their lock'
+	@$(NPM) ci --ignore-scripts --prefix integrations/typescript && touch $@ || \
+		echo 'they could not be installed: tests of the client in TypeScript will be skipped'
+
+integrations/go/.modules: integrations/go/go.sum
+	@if command -v go >/dev/null && (cd integrations/go && go mod download); then touch $@; \
+	else echo 'no Go with its modules: tests of the client in Go will be skipped'; fi
 
 $(NODE_TOOLS): package.json package-lock.json $(INSTALLED)
 	@echo '== CDK command line and bytecode compiler, from their lock'

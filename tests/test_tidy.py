@@ -25,6 +25,7 @@ MAY_SKIP = (
     ROOT / "tests/embedded/ec2/contract/conftest.py",
     ROOT / "tests/formal/conftest.py",  # where spin is not installed
     ROOT / "tests/integrations/test_containers.py",  # where podman starts no container
+    ROOT / "tests/integrations/test_other_languages.py",  # without Go or npm's packages
     ROOT / "tests/integrations/test_ray.py",  # where Ray is not installed
     ROOT / "tests/integrations/test_slurm.py",  # where Slurm is not installed
     ROOT / "tests/oracle/java.py",  # where there is no Java

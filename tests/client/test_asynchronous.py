@@ -9,7 +9,8 @@ import pytest
 
 from reservoir.client import AsyncClient, Client, WithdrawnError
 from reservoir.manifests.events import NodeDraining
-from tests.client.test_client import KEY, draining, place, workload
+from tests.client.test_client import place, workload
+from tests.client.values import KEY, draining
 from tests.client.world import Deployment
 
 

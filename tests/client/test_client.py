@@ -19,19 +19,17 @@ from reservoir.client import (
     WithdrawnError,
     events,
 )
-from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_claim import ClaimState, Drain, DrainReason
 from reservoir.core.model.plan import ReasonCode, UnplacedReplicas
 from reservoir.core.model.snapshot import PlacedReplicas
 from reservoir.core.model.team import Team, by_namespace
-from reservoir.manifests.event_parts import NodeDetail, PlacedWorkload
+from reservoir.manifests.event_parts import PlacedWorkload
 from reservoir.manifests.events import EVENTS, NodeDraining, NodeTerminated
 from reservoir.manifests.parsing.problems import ManifestError
 from reservoir.ports.state import WorkloadRecord
 from reservoir.usecases.demand.authorise_demand import DemandRules
+from tests.client.values import KEY, draining
 from tests.client.world import Deployment
-
-KEY = "research/train"
 
 
 def workload(replicas: int = 2, generation: int | None = None) -> dict[str, Any]:
@@ -64,31 +62,6 @@ def place(
             f"nc-{number}", placements=(PlacedReplicas(KEY, 1),), state=state
         )
         world.state.claim_rows[claim.id] = claim
-
-
-def draining(
-    drain_id: str = "d-1", claim: str = "nc-1", *names: str, namespace: str = "research"
-) -> NodeDraining:
-    node = NodeDetail(
-        instance_type="m5.large",
-        zone="us-east-1a",
-        zone_id="use1-az1",
-        capacity_type=CapacityType.RESERVED,
-        node_claim=claim,
-        node_pool="general",
-        node_class="general",
-    )
-    return NodeDraining(
-        drain_id=drain_id,
-        node=node,
-        reason=DrainReason.CAPACITY_BLOCK_ENDING,
-        notified_at=START,
-        deadline=START,
-        workloads=[
-            PlacedWorkload(namespace=namespace, name=name, replicas=1)
-            for name in names or ("train",)
-        ],
-    )
 
 
 def test_the_first_submit_is_generation_one_and_the_same_content_stays_it() -> None:

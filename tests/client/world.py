@@ -16,7 +16,7 @@ from reservoir.manifests.event_parts import Event
 from reservoir.manifests.messages import DescribeMessage, parse_demand
 from reservoir.manifests.parsing.problems import ManifestError
 from reservoir.usecases.demand.authorise_demand import DemandRules
-from reservoir.usecases.demand.describe import Describe
+from reservoir.usecases.demand.describe import NODES_IN_A_PART, Describe
 from reservoir.usecases.demand.intake import Intake
 from reservoir.usecases.demand.reject_demand import RejectDemand
 
@@ -77,7 +77,7 @@ class Deployment:
     ``lost`` holds detail-types that are lost once each, ``doubled`` those that come twice.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, nodes_in_a_part: int = NODES_IN_A_PART) -> None:
         self.state = MemoryState(ManualClock())
         self.events = EventsQueue()
         self.bus = MemoryBus()
@@ -87,7 +87,9 @@ class Deployment:
         self.releases: list[tuple[str, str]] = []
         self.lost: list[str] = []
         self.doubled: set[str] = set()
-        self._describe = Describe(self.state.workloads, self.state.node_claims, self.bus)
+        self._describe = Describe(
+            self.state.workloads, self.state.node_claims, self.bus, nodes_in_a_part
+        )
         self._intake = Intake(
             self.state.workloads, self._release, MemoryQueue(), self.bus, self.state.clock
         )

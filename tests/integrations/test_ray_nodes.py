@@ -14,7 +14,7 @@ from reservoir.client import RejectedError
 from reservoir.client.facts import Fact
 from reservoir.core.model.node_claim import DrainReason
 from reservoir.manifests.parsing.problems import ManifestError
-from tests.client.test_client import draining
+from tests.client.values import draining
 from tests.client.world import Deployment
 
 SPEC: dict[str, Any] = {"resources": {"requests": {"cpu": "4"}}}

@@ -12,7 +12,7 @@ from lab.fakes.values import node_claim
 from reservoir.core.model.node_claim import ClaimState, DrainReason
 from reservoir.core.model.snapshot import PlacedReplicas
 from reservoir.manifests.events import NodeDraining
-from tests.client.test_client import draining
+from tests.client.values import draining
 from tests.client.world import Deployment
 
 KEY = "slurm/train-1"

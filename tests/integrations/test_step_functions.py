@@ -15,7 +15,7 @@ from reservoir.core.model.node_claim import ClaimState
 from reservoir.core.model.snapshot import PlacedReplicas
 from reservoir.manifests.event_parts import WorkloadRef
 from reservoir.manifests.replica_events import ReplicaFailed
-from tests.client.test_client import draining
+from tests.client.values import draining
 from tests.client.world import Deployment
 
 KEY = "research/train"
