@@ -7,7 +7,8 @@ import pytest
 from lab.fakes import values
 from reservoir.core.capacity.node_storage import as_launched, storage_elsewhere
 from reservoir.core.model.instance_type import InstanceType
-from reservoir.core.model.node_class import NodeClass
+from reservoir.core.model.node_class import KubeletAmounts, NodeClass
+from reservoir.core.model.plan import ReasonCode
 from reservoir.core.model.snapshot import Snapshot
 from reservoir.core.model.workload import Workload
 from reservoir.core.scheduling_terms import labels
@@ -142,3 +143,59 @@ def test_another_type_keeps_the_volume_and_brings_its_own_disks() -> None:
     other = with_disks("b", 1900)
     assert storage_elsewhere(on_volume, planned_labels, other) == 100 * GIB
     assert storage_elsewhere(on_disks, planned_labels, other) == 1900 * 10**9
+
+
+def sized(cpus: int = 4, gib: int = 4, pods: int = 20) -> InstanceType:
+    return fx_type("a", cpus, gib, pods)
+
+
+@pytest.mark.parametrize(
+    ("kept", "expected"),
+    [
+        (KubeletAmounts(), (4000, 4 * GIB, 20)),
+        (KubeletAmounts(max_pods=8), (4000, 4 * GIB, 8)),
+        (KubeletAmounts(max_pods=250), (4000, 4 * GIB, 20)),
+        (KubeletAmounts(pods_per_core=2), (4000, 4 * GIB, 8)),
+        (KubeletAmounts(max_pods=5, pods_per_core=2), (4000, 4 * GIB, 5)),
+        (
+            KubeletAmounts(reserved_cpu_millis=250, reserved_memory_bytes=GIB),
+            (3750, 3 * GIB, 20),
+        ),
+        (KubeletAmounts(evicted_memory_ppm=250_000), (4000, 3 * GIB, 20)),
+        (
+            KubeletAmounts(evicted_memory_ppm=250_000, evicted_memory_bytes=2 * GIB),
+            (4000, 2 * GIB, 20),
+        ),
+        (KubeletAmounts(reserved_memory_bytes=9 * GIB), (4000, 0, 20)),
+    ],
+)
+def test_a_class_keeps_its_kubelets_amounts_from_replicas(
+    kept: KubeletAmounts, expected: tuple[int, int, int]
+) -> None:
+    bare = replace(sized(), overhead=Resources.of({}))
+    left = as_launched(bare, NodeClass("default", kubelet=kept)).allocatable
+    assert (left["cpu"], left["memory"], left["pods"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("kept", "nodes"),
+    [
+        (None, 1),
+        (KubeletAmounts(max_pods=2), 2),
+        (KubeletAmounts(reserved_cpu_millis=3000), 4),
+    ],
+)
+def test_replicas_are_packed_by_what_is_left(
+    kept: KubeletAmounts | None, nodes: int
+) -> None:
+    node_class = NodeClass("default", kubelet=kept)
+    wanted = workload(cpu=500)
+    plan = planned(with_demand(world(node_class, sized()), demand(wanted, 4)))
+    assert (types_launched(plan), plan.unplaced) == ({"a": nodes}, ())
+
+
+def test_what_no_node_has_room_for_waits_as_too_large() -> None:
+    node_class = NodeClass("default", kubelet=KubeletAmounts(reserved_cpu_millis=3000))
+    plan = planned(with_demand(world(node_class, sized()), demand(workload(cpu=2000))))
+    (waiting,) = plan.unplaced
+    assert waiting.code is ReasonCode.TOO_LARGE

@@ -172,7 +172,11 @@ CASES: Final[tuple[tuple[str, str, Any, bool, str | None], ...]] = (
     ("pool", "spec", {**pool()["spec"], "limits": None, "replicas": 3, "weight": 1}, REFUSED, None),
     ("pool", "spec", {**pool()["spec"], "limits": None, "replicas": -1}, REFUSED, None),
     ("class", "spec.kubelet", {"maxPods": 20}, TAKEN, None),
-    ("class", "spec.kubelet", 7, REFUSED, "ignored fields"),
+    ("class", "spec.kubelet", 7, REFUSED, None),
+    ("class", "spec.kubelet", {"maxPods": "abc"}, TAKEN, "kubelet amounts"),
+    # Karpenter's controller, not its API server, refuses the next two
+    ("class", "spec.kubelet", {"maxPods": -1}, REFUSED, None),
+    ("class", "spec.kubelet", {"systemReserved": {"gpu": "1"}}, REFUSED, None),
     ("class", "spec.context", 7, REFUSED, "ignored fields"),
     ("class", "spec.tenancy", "default", REFUSED, "own fields"),
     ("pool", f"{TEMPLATE}.requirements.0.minValues", 1.0, TAKEN, "whole numbers"),
@@ -263,7 +267,6 @@ def test_every_documented_difference_has_a_case() -> None:
 
 
 IGNORED: Final = (
-    ("EC2NodeClass", "spec.kubelet", {"maxPods": 8}),
     ("EC2NodeClass", "spec.ipPrefixCount", 2),
     ("EC2NodeClass", "spec.context", "x"),
     (

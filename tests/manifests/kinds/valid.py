@@ -156,7 +156,7 @@ def node_class() -> dict[str, Any]:
             "associatePublicIPAddress": False,
             "platform": "Linux/UNIX",
             "tenancy": "default",
-            "kubelet": {"maxPods": 110},
+            "kubelet": {"maxPods": 110, "clusterDNS": ["10.0.0.10"]},
             "amiFamily": "AL2023",
         },
     }

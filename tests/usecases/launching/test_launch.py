@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from lab.fakes.effects import Effects, Killed
+from lab.fakes.stores.launches import MemoryPolicy
 from lab.fakes.system import START
 from lab.fakes.values import workload
 from lab.worlds.launch_world import World, node_class, on_demand, reserved, spot
@@ -17,6 +18,7 @@ from reservoir.core.launching.launch_outcome import LaunchError, LaunchErrorKind
 from reservoir.core.model.instance import Instance
 from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_claim import ClaimState, LeaseState
+from reservoir.core.model.node_class import KubeletAmounts
 from reservoir.core.model.plan import OfferingKey
 from reservoir.core.scheduling_terms import labels
 from reservoir.manifests.node_identity import NodeBlockDrain, node_identity
@@ -327,6 +329,27 @@ def test_alternatives_serve_when_the_first_choice_has_nothing(world: World) -> N
             if claim.offering != spot("m5.large")
             else labels.NODE_POOL
         ]
+
+
+@pytest.mark.parametrize(("is_readable", "pods"), [(True, 3), (False, 110)])
+def test_another_type_has_what_its_class_leaves_of_it(
+    world: World, is_readable: bool, pods: int
+) -> None:
+    kept = KubeletAmounts(max_pods=3)
+    world.policy.classes["default"] = replace(world.policy.classes["default"], kubelet=kept)
+    world.ec2.pool_sizes[("m5.large", "use1-az1", CapacityType.SPOT)] = 0
+    batch = world.plan(1, spot("m5.large"), spot("m5.xlarge"))
+    launch = world.launch()
+    if not is_readable:
+        policy = MemoryPolicy()
+        policy.unreadable.add("default")
+        recorder = replace(launch.outcomes.recorder, policy=policy)
+        launch = replace(launch, outcomes=replace(launch.outcomes, recorder=recorder))
+    launch.run(batch)
+    (claim,) = world.claims()
+    assert claim.state is ClaimState.LAUNCHED
+    assert claim.offering.instance_type == "m5.xlarge"
+    assert claim.allocatable["pods"] == pods
 
 
 def test_throttled_calls_delay_the_batch_and_mark_nothing(world: World) -> None:

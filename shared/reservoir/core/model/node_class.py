@@ -124,6 +124,19 @@ class NodeClassStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class KubeletAmounts:
+    """What a class keeps from replicas on each node, in the terms of kubelet's configuration."""
+
+    max_pods: int | None = None
+    pods_per_core: int | None = None
+    reserved_cpu_millis: int = 0
+    reserved_memory_bytes: int = 0
+    # the larger of the two counts
+    evicted_memory_bytes: int = 0
+    evicted_memory_ppm: int = 0  # of the memory that a node has
+
+
+@dataclass(frozen=True, slots=True)
 class NodeClass:
     """A class: what to select and how to launch. ``spec`` keeps the launch-only fields in EC2's own shape."""
 
@@ -153,6 +166,7 @@ class NodeClass:
     local_disks_are_storage: bool = False
     # a resource group of reservations at which on-demand nodes are launched, so that EC2 can move them into one
     reclaim_group_arn: str | None = None
+    kubelet: KubeletAmounts | None = None
     static_hash: str = ""
     status: NodeClassStatus = NodeClassStatus()
 

@@ -15,6 +15,7 @@ from reservoir.core.model.node_class import (
     OpenReservationPreference,
 )
 from reservoir.core.scheduling_terms.labels import closest
+from reservoir.manifests.kinds import kubelet_amounts
 from reservoir.manifests.kinds.family_disks import default_disks, storage_devices
 from reservoir.manifests.kinds.image_terms import (
     AMI_FAMILIES,
@@ -222,8 +223,12 @@ class NodeClassSpec(Model):
             " ephemeral-storage. By default the alias's family. userData is passed on as written."
         ),
     )
-    kubelet: Annotated[Any, IgnoredBecause("kubelet has no effect outside Kubernetes")] = (
-        None
+    kubelet: Annotated[Any, WithJsonSchema({"type": ["object", "null"]})] = Field(
+        default=None,
+        description=(
+            "What it keeps from replicas counts: maxPods, podsPerCore, and of kubeReserved, systemReserved and eviction"
+            " thresholds cpu and memory. The rest has no effect outside Kubernetes."
+        ),
     )
     instance_store_policy: Annotated[Any, WithJsonSchema({"enum": ["RAID0", None]})] = (
         Field(
@@ -314,6 +319,9 @@ class NodeClassSpec(Model):
             yield Contradiction(
                 "platform", "windows", f"Windows is not served: {NO_WINDOWS}"
             )
+        if raw.get("kubelet") is not None:
+            for message in kubelet_amounts.refusals(raw["kubelet"]):
+                yield Contradiction("kubelet", "kubelet", message)
         path, slash, name = text_in(raw, "instanceProfile").rpartition("/")
         if slash and not path.startswith("arn:"):
             yield Contradiction(
@@ -330,6 +338,9 @@ class NodeClassSpec(Model):
                 "instanceStorePolicy",
                 "local disks count as ephemeral-storage; userData makes the array of them",
             )
+        if kubelet_amounts.is_ignored(self.kubelet):
+            names = ", ".join(kubelet_amounts.COUNTED)
+            yield "kubelet", f"has no effect outside Kubernetes, but for {names}"
         of_kubernetes = (
             self.ami_family,
             self.kubelet,
@@ -432,6 +443,7 @@ class NodeClassManifest(Model):
             or default_disks(spec.family),
             root_volume_bytes=spec.root_volume_bytes,
             local_disks_are_storage=spec.instance_store_policy == "RAID0",
+            kubelet=kubelet_amounts.amounts(spec.kubelet),
             metadata_options=spec.metadata_options.to_ec2(),
             tags=dict(sorted(spec.tags.items())),
             placement_group=None if group is None else group.id or group.name,

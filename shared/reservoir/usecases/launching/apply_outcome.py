@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
-from reservoir.core.capacity.node_storage import storage_elsewhere
+from reservoir.core.capacity.node_storage import less_kubelet, storage_elsewhere
 from reservoir.core.launching.launch_outcome import (
     LaunchAttempt,
     LaunchedInstance,
@@ -19,6 +19,7 @@ from reservoir.core.launching.launch_outcome import (
 from reservoir.core.model.capacity_reservation import BlockDrain
 from reservoir.core.model.instance_type import InstanceType
 from reservoir.core.model.node_claim import AWAITING_LAUNCH, ClaimState, NodeClaim
+from reservoir.core.model.node_class import KubeletAmounts
 from reservoir.core.model.plan import OfferingKey
 from reservoir.core.node_life.drain import LONGEST_NOTICE, block_drain
 from reservoir.core.scheduling_terms import labels
@@ -32,6 +33,7 @@ from reservoir.ports.state import (
     NodeClaimStore,
     OfferingStore,
     ReservationStore,
+    UnreadableRowsError,
     WorkloadStore,
 )
 from reservoir.ports.system import Clock
@@ -176,7 +178,16 @@ class ApplyOutcome:
         types, _ = self.offerings.load_with_rests(
             {offering.instance_type for offering in bought}
         )
-        return {instance_type.name: instance_type for instance_type in types}
+        kubelet = self._kept_from_replicas(claims)
+        return {each.name: less_kubelet(each, kubelet) for each in types}
+
+    def _kept_from_replicas(self, claims: Sequence[NodeClaim]) -> KubeletAmounts | None:
+        """Return what their class keeps from replicas; what EC2 has launched is settled although nobody can say."""
+        try:
+            found = self.recorder.policy.node_class(claims[0].node_class_name)
+        except UnreadableRowsError:
+            return None
+        return None if found is None else found.kubelet
 
     def _just_launched(
         self, attempt: LaunchAttempt, unwanted: Collection[str]

@@ -259,7 +259,8 @@ class OptionCatalogue:
         by_name = sorted(self.snapshot.instance_types, key=lambda item: item.name)
         types = [item for item in by_name if has_image(node_class, item)]
         types = [item for item in types if pool.requirements.meets(item.requirements)]
-        if EPHEMERAL_STORAGE not in (*self.dimensions.names, *(pool.limits or ())):
+        matters = EPHEMERAL_STORAGE in (*self.dimensions.names, *(pool.limits or ()))
+        if not matters and node_class.kubelet is None:
             return types
         return [as_launched(item, node_class) for item in types]
 
