@@ -35,7 +35,7 @@ from lab.embedded.front import (
 )
 from lab.embedded.front.plain_calls import PlainCalls
 from lab.embedded.front.server import serve
-from lab.embedded.functions import concurrency
+from lab.embedded.functions import concurrency, mappings, recursion
 from lab.embedded.functions.events import AsynchronousInvocations
 from lab.embedded.functions.networks import FunctionNetworks
 from lab.embedded.functions.runtime import Endpoint, LambdaRuntime
@@ -130,6 +130,8 @@ class Host:
         provisioners.install(self.ec2)
         quotas.install()
         data_keys.install()
+        mappings.install()
+        recursion.install()
         stack_events.install(self.clock)
         TableBackups().install()
         gate = Ec2Gate(self.ec2, ACCOUNT_ID, REGION)

@@ -29,6 +29,7 @@ from lab.embedded.front.plain_calls import PlainCall
 from lab.embedded.front.plain_requests import OWN_HOSTS
 from lab.embedded.front.senders import caller_key
 from lab.embedded.front.server import ConnectionDropped
+from lab.embedded.functions import recursion
 from lab.embedded.functions.environments import Environment
 from lab.embedded.functions.networks import FunctionNetworks
 from lab.embedded.functions.runtime import called_by_function
@@ -135,6 +136,9 @@ class Router:
         caller_key.set(access_key_id)
         environment = self._environment_of(access_key_id)
         called_by_function.set(environment is not None)
+        recursion.sent_header.set(
+            headers.get(recursion.TRACE_HEADER, "") if environment is not None else ""
+        )
         function = environment.spec.function_name if environment else None
         if function is not None and not self._networks.reaches(function, service):
             # nobody answers there; on AWS the function would wait until its client's or its own time is out

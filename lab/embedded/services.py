@@ -16,6 +16,7 @@ from ministack.core import responses, sigv4
 from ministack.services import eventbridge, iam, lambda_svc, scheduler, sqs, sts
 
 from lab.embedded.front import data_keys
+from lab.embedded.functions import recursion
 from lab.embedded.functions.runtime import Credentials, LambdaRuntime
 
 # of an event source mapping with a batching window; MiniStack stops at 10
@@ -53,7 +54,7 @@ def install_lambda(runtime: LambdaRuntime) -> None:
         config = function.get("config") or function
         if not data_keys.may_start(config):
             return NOT_STARTED
-        trace_id = lambda_svc._xray_trace_id_for_invocation(config) or ""
+        trace_id = recursion.next_header(str(config["FunctionArn"]))
         return runtime.invoke(config, function["code_zip"], event, request_id, trace_id)
 
     lambda_svc._execute_function_warm = execute
