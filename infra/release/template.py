@@ -2,7 +2,8 @@
 
 The stack is synthesised under names that occur nowhere else; wherever one of them stands, CloudFormation puts the
 stack's name, or a parameter, in its place. What is a variable of the functions alone is a parameter of its own. Choices
-that decide which resources there are, or what is in a policy, are those of the release.
+that decide which resources there are, or what is in a policy, are those of the release, but for those of
+``infra.release.choices``.
 """
 
 import json
@@ -11,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from infra.release import choices
 from reservoir import names
 from reservoir.names import output_name
 
@@ -34,11 +36,19 @@ _ROLE_PARAMETER, _TOPIC_PARAMETER, _HAS_TOPIC = (
 )
 _PROTECT_PARAMETER, _PROTECTS = "ProtectTables", "TablesAreProtected"
 _ACTIONS: Final = ("AlarmActions", "OKActions", "InsufficientDataActions")
-_PLACEHOLDERS: Final = {STACK: "${AWS::StackName}", ROLE: f"${{{_ROLE_PARAMETER}}}"}
+_PLACEHOLDERS: Final = {
+    STACK: "${AWS::StackName}",
+    ROLE: f"${{{_ROLE_PARAMETER}}}",
+    **{text: f"${{{name}}}" for text, name in choices.PARAMETERS.items()},
+}
+_KEY_PATTERN: Final = r"arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[\w-]{1,256}"
+_SUBNET_PATTERN: Final = "subnet-[0-9a-f]{8,17}"
+_GROUP_PATTERN: Final = "sg-[0-9a-f]{8,17}"
 _NUMBER: Final = "[0-9]{1,10}"
 _CEILING: Final = "none|[0-9]{1,15}"
 _HASH: Final = re.compile("(?:[0-9A-F]{8})+$")
 _REFERENCE: Final = re.compile(r"\$\{([^!}]+)\}")
+_NOTHING: Final[Json] = {"Ref": "AWS::NoValue"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +98,18 @@ _OF_VARIABLES: Final[Mapping[str, tuple[str, tuple[str, ...], str | None]]] = {
     names.LONGEST_NOTICE_S: ("longestNoticeS", (), _NUMBER),
     names.INSTANCE_STATUS_POLICY: ("instanceStatusPolicy", ("replace", "report"), None),
     names.PUBLISH_METRICS: ("publishMetrics", _YES_OR_NO, None),
+    names.LAUNCH_TAGS: ("tags, as JSON, of what is launched", (), r"\{.*\}"),
 }
 
 
-def released(template: Mapping[str, Json], assets: Mapping[str, str]) -> dict[str, Json]:
-    """Return the template of the release; ``assets`` are the names of files by the keys that the CDK gave them."""
-    template = without_name(template, STACK)
+def released(
+    template: Mapping[str, Json], chosen: Mapping[str, Json], assets: Mapping[str, str]
+) -> dict[str, Json]:
+    """Return the template of the release, with what ``chosen`` has more under conditions.
+
+    ``assets`` are the names of files by the keys that the CDK gave them.
+    """
+    template = choices.merged(without_name(template, STACK), without_name(chosen, STACK))
     defaults = _variables_of(template["Resources"])
     parameters = {each.name: each.document() for each in _parameters(defaults)}
     resources = {
@@ -111,6 +127,10 @@ def released(template: Mapping[str, Json], assets: Mapping[str, str]) -> dict[st
         "Conditions": {
             _HAS_TOPIC: {"Fn::Not": [{"Fn::Equals": [{"Ref": _TOPIC_PARAMETER}, ""]}]},
             _PROTECTS: {"Fn::Equals": [{"Ref": _PROTECT_PARAMETER}, "true"]},
+            **{
+                condition: {"Fn::Not": [{"Fn::Equals": [{"Ref": parameter}, ""]}]}
+                for condition, parameter in choices.CONDITIONS.items()
+            },
         },
         "Resources": resources,
         "Outputs": outputs,
@@ -155,11 +175,38 @@ def _parameters(defaults: Mapping[str, str]) -> Iterator[Parameter]:
     )
     protect = "Whether tables cannot be deleted; true once the stack stands, because a create that fails deletes them."
     yield Parameter(_PROTECT_PARAMETER, protect, "false", allowed=_YES_OR_NO)
+    yield from _parameters_of_choices()
     for variable, (setting, allowed, pattern) in _OF_VARIABLES.items():
         description = f"As the setting {setting} of a deployment by the CDK."
         yield Parameter(
             output_name(variable), description, defaults[variable], pattern, allowed
         )
+
+
+def _parameters_of_choices() -> Iterator[Parameter]:
+    boundary = "The ARN of the policy that bounds every role; empty: none does."
+    policy = r"|arn:aws[a-z-]*:iam::([0-9]{12}|aws):policy/[\w+=,.@/-]{1,512}"
+    yield Parameter(choices.PARAMETERS[choices.BOUNDARY], boundary, "", policy)
+    key = "The ARN of the KMS key that encrypts what is stored; empty: AWS's own keys do."
+    yield Parameter(choices.PARAMETERS[choices.KEY], key, "", f"|{_KEY_PATTERN}")
+    volumes = (
+        "ARNs of KMS keys that launches may encrypt volumes with, with commas between them."
+    )
+    yield Parameter(
+        choices.PARAMETERS[choices.VOLUME_KEYS], volumes, "", _several(_KEY_PATTERN)
+    )
+    subnets = "Subnets that the functions run in, with commas between them; empty: in no VPC of yours."
+    yield Parameter(
+        choices.PARAMETERS[choices.SUBNETS], subnets, "", _several(_SUBNET_PATTERN)
+    )
+    groups = "Security groups of the functions there, with commas between them."
+    yield Parameter(
+        choices.PARAMETERS[choices.SECURITY_GROUPS], groups, "", _several(_GROUP_PATTERN)
+    )
+
+
+def _several(pattern: str) -> str:
+    return f"|{pattern}(,{pattern})*"
 
 
 def _variables_of(resources: Mapping[str, Json]) -> dict[str, str]:
@@ -221,9 +268,13 @@ def _substituted(value: Json) -> Json:
     if isinstance(value, str):
         return _filled(value, value.replace("${", "${!"))
     if isinstance(value, list):
+        if len(value) == 1 and value[0] in choices.LISTS:
+            return _split(value[0])
         return [_substituted(each) for each in value]
     if not isinstance(value, dict):
         return value
+    if value.get("Resource") in choices.LISTS:  # the CDK writes one as itself
+        value = {**value, "Resource": [value["Resource"]]}
     if set(value) == {"Fn::Sub"} and isinstance(value["Fn::Sub"], str):
         filled = _filled(value["Fn::Sub"], value["Fn::Sub"])
         return filled if isinstance(filled, dict) else value
@@ -234,6 +285,10 @@ def _substituted(value: Json) -> Json:
     return {key: _substituted(each) for key, each in value.items()}
 
 
+def _split(placeholder: str) -> Json:
+    return {"Fn::Split": [",", {"Ref": choices.PARAMETERS[placeholder]}]}
+
+
 def _filled(text: str, escaped: str) -> Json:
     if TOPIC in text:
         message = f"the topic stands where no alarm is: {text[:100]}"
@@ -242,11 +297,8 @@ def _filled(text: str, escaped: str) -> Json:
         return text
     for placeholder, reference in _PLACEHOLDERS.items():
         escaped = escaped.replace(placeholder, reference)
-    return (
-        {"Ref": "AWS::StackName"}
-        if escaped == _PLACEHOLDERS[STACK]
-        else {"Fn::Sub": escaped}
-    )
+    whole = _REFERENCE.fullmatch(escaped)
+    return {"Fn::Sub": escaped} if whole is None else {"Ref": whole[1]}
 
 
 def deployed_as(
@@ -257,17 +309,39 @@ def deployed_as(
         name: each.get("Default", "") for name, each in template["Parameters"].items()
     }
     values |= {**parameters, "AWS::StackName": stack}
-    return {
-        logical_id: _resolved(resource, values)
+    made = {
+        logical_id: resource
         for logical_id, resource in template["Resources"].items()
+        if "Condition" not in resource or values[choices.CONDITIONS[resource["Condition"]]]
     }
+    return {
+        logical_id: _made(resource, made, values) for logical_id, resource in made.items()
+    }
+
+
+def _made(
+    resource: Json, made: Mapping[str, Json], values: Mapping[str, str]
+) -> dict[str, Json]:
+    """Return a resource with what it waits for, of what is made."""
+    found = {
+        key: _resolved(value, values)
+        for key, value in resource.items()
+        if key not in ("Condition", "DependsOn")
+    }
+    waits = [each for each in resource.get("DependsOn", ()) if each in made]
+    return {**found, "DependsOn": waits} if waits else found
 
 
 def _resolved(value: Json, values: Mapping[str, str]) -> Json:
     if isinstance(value, list):
-        return [_resolved(each, values) for each in value]
+        listed = [_resolved(each, values) for each in value]
+        return [each for each in listed if each != _NOTHING]
     if not isinstance(value, dict):
         return value
+    if set(value) == {"Fn::Split"}:
+        separator, text = value["Fn::Split"]
+        several = str(_resolved(text, values)).split(separator)
+        return several[0] if len(several) == 1 else several
     if set(value) == {"Ref"} and value["Ref"] in values:
         return values[value["Ref"]]
     if set(value) == {"Fn::If"}:
@@ -275,6 +349,7 @@ def _resolved(value: Json, values: Mapping[str, str]) -> Json:
         is_so = {
             _HAS_TOPIC: values[_TOPIC_PARAMETER] != "",
             _PROTECTS: values[_PROTECT_PARAMETER] == "true",
+            **{name: bool(values[it]) for name, it in choices.CONDITIONS.items()},
         }
         return _resolved(holds if is_so[condition] else fails, values)
     if set(value) == {"Fn::Sub"} and isinstance(value["Fn::Sub"], str):
@@ -282,4 +357,5 @@ def _resolved(value: Json, values: Mapping[str, str]) -> Json:
             lambda found: values.get(found[1], found[0]), value["Fn::Sub"]
         )
         return {"Fn::Sub": text} if _REFERENCE.search(text) else text.replace("${!", "${")
-    return {key: _resolved(each, values) for key, each in value.items()}
+    parts = {key: _resolved(each, values) for key, each in value.items()}
+    return {key: each for key, each in parts.items() if each != _NOTHING}

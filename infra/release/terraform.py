@@ -84,6 +84,8 @@ def _variable(name: str, parameter: Mapping[str, Any]) -> str:
 
 
 def _outputs(outputs: Mapping[str, Any]) -> Iterator[str]:
-    for name in outputs:
+    for name, output in outputs.items():
         value = f'aws_cloudformation_stack.reservoir.outputs["{name}"]'
+        if "Condition" in output:  # it may not be there
+            value = f'lookup(aws_cloudformation_stack.reservoir.outputs, "{name}", "")'
         yield f'\noutput "{snake(name)}" {{\n  value = {value}\n}}\n'

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from infra.app import build_app
 from infra.naming import DEPLOYMENT_CONTEXT, EMBEDDED_CONTEXT
+from infra.release import choices
 from infra.release.package import (
     bill_of_materials,
     checksums,
@@ -22,13 +23,19 @@ from infra.release.version import CHANGELOG, ROOT, release_notes
 from reservoir.names import VERSION
 
 TEMPLATE: Final = "reservoir.template.json"
+CHOSEN: Final = "chosen"
 
 
 def synthesise(folder: Path, **context: Any) -> None:
-    """Synthesise the stack into a folder, under the names of the release."""
+    """Synthesise the stack into a folder, under the names of the release; with all choices into one in it."""
+    _synthesise(folder, SETTINGS, **context)
+    _synthesise(folder / CHOSEN, {**SETTINGS, **choices.SETTINGS}, **context)
+
+
+def _synthesise(folder: Path, settings: Mapping[str, object], **context: Any) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{SETTINGS_NAME}.yaml"
-    path.write_text(json.dumps(dict(SETTINGS)), encoding="utf-8")  # JSON is YAML
+    path.write_text(json.dumps(dict(settings)), encoding="utf-8")  # JSON is YAML
     given = {
         DEPLOYMENT_CONTEXT: str(path),
         "aws:cdk:disable-asset-staging": True,
@@ -44,10 +51,10 @@ def write_release(
     with tempfile.TemporaryDirectory() as temporary:
         assembly = Path(temporary)
         synthesise(assembly, **({EMBEDDED_CONTEXT: True} if embedded else {}))
-        template = json.loads((assembly / f"{STACK}.template.json").read_text())
+        template, chosen = templates_of(assembly)
         names = zip_assets(assembly, folder / "assets")
         layer = layer_of(assembly, template)
-    plain = released(template, names)
+    plain = released(template, chosen, names)
     (folder / TEMPLATE).write_text(
         json.dumps(plain, separators=(",", ":"), sort_keys=True) + "\n", encoding="utf-8"
     )
@@ -66,6 +73,15 @@ def write_release(
     if wheel is not None:
         shutil.copy(wheel, folder / wheel.name)
     (folder / "SHA256SUMS").write_text(checksums(folder), encoding="utf-8")
+
+
+def templates_of(assembly: Path) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return what was synthesised: the template, and the one with all choices."""
+    name = f"{STACK}.template.json"
+    return (
+        json.loads((assembly / name).read_text()),
+        json.loads((assembly / CHOSEN / name).read_text()),
+    )
 
 
 def layer_of(assembly: Path, template: Mapping[str, Any]) -> Path:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from infra.app import ROOT
 from infra.naming import function_name
 from infra.release.write import TEMPLATE, write_release
 from lab.embedded.client import EmbeddedAws
@@ -27,7 +28,7 @@ def upload(aws: EmbeddedAws, release: Path) -> str:
     return f"https://s3.us-east-1.amazonaws.com/{BUCKET}/{PREFIX}{TEMPLATE}"
 
 
-def created(aws: EmbeddedAws, template_url: str) -> dict[str, Any]:
+def created(aws: EmbeddedAws, template_url: str, **more: str) -> dict[str, Any]:
     """Create the stack and wait; return it as CloudFormation describes it."""
     cloudformation = aws.client("cloudformation")
     given = {
@@ -35,6 +36,7 @@ def created(aws: EmbeddedAws, template_url: str) -> dict[str, Any]:
         "AssetPrefix": PREFIX,
         "InstanceRole": NODE_ROLE,
         "SolveBudgetS": "7",
+        **more,
     }
     cloudformation.create_stack(
         StackName=STACK,
@@ -52,9 +54,15 @@ def created(aws: EmbeddedAws, template_url: str) -> dict[str, Any]:
     return found
 
 
-def test_create_stack_alone_deploys_a_stack_that_works(tmp_path: Path) -> None:
-    release = tmp_path / "release"
-    write_release(release, embedded=True)
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write a release for this machine."""
+    folder = tmp_path_factory.mktemp("release") / "release"
+    write_release(folder, embedded=True)
+    return folder
+
+
+def test_create_stack_alone_deploys_a_stack_that_works(release: Path) -> None:
     with EmbeddedAws() as aws:
         make_network(aws)
         stack = created(aws, upload(aws, release))
@@ -70,3 +78,32 @@ def test_create_stack_alone_deploys_a_stack_that_works(tmp_path: Path) -> None:
             FunctionName=function_name(STACK, Function.LAUNCH)
         )
         assert launcher["Environment"]["Variables"]["SOLVE_BUDGET_S"] == "7"
+
+
+def test_parameters_carry_the_rules_of_an_account(release: Path) -> None:
+    with EmbeddedAws() as aws:
+        make_network(aws)
+        policy = (ROOT / "examples" / "iam" / "encryption-key.json").read_text()
+        key = aws.client("kms").create_key(Policy=policy)["KeyMetadata"]["Arn"]
+        allowed = {"Effect": "Allow", "Action": "*", "Resource": "*"}
+        boundary = aws.client("iam").create_policy(
+            PolicyName="bounds", PolicyDocument=json.dumps({"Statement": [allowed]})
+        )["Policy"]["Arn"]
+        created(
+            aws,
+            upload(aws, release),
+            EncryptionKey=key,
+            PermissionsBoundary=boundary,
+            LaunchTags='{"team":"research"}',
+        )
+        client = aws.client("lambda", config=PATIENT)
+        name = function_name(STACK, Function.LAUNCH)
+        launcher = client.get_function_configuration(FunctionName=name)
+        assert launcher["KMSKeyArn"] == key
+        assert launcher["Environment"]["Variables"]["LAUNCH_TAGS"] == '{"team":"research"}'
+        role = launcher["Role"].rpartition("/")[2]
+        found = aws.client("iam").get_role(RoleName=role)["Role"]
+        assert found["PermissionsBoundary"]["PermissionsBoundaryArn"] == boundary
+        name = function_name(STACK, Function.DISCOVER_RESERVATIONS)
+        answer = client.invoke(FunctionName=name, Payload=json.dumps({}))
+        assert "FunctionError" not in answer, aws.function_log(name)

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
-from ministack.services import cloudformation, dynamodb, lambda_svc, s3
+from ministack.services import cloudformation, dynamodb, iam, lambda_svc, s3
 from ministack.services.cloudformation import provisioners
 
 from lab.embedded.ec2 import Ec2Emulation
@@ -26,6 +26,7 @@ def install(ec2: Ec2Emulation) -> None:
     _complete_tables()
     _reserve_concurrency()
     _keep_keys()
+    _finish("AWS::IAM::Role", _set_boundary)
     provisioners._RESOURCE_HANDLERS["AWS::EC2::LaunchTemplate"] = _launch_template(ec2)
 
 
@@ -190,6 +191,14 @@ def _encrypt_bucket(name: str, properties: Properties) -> None:
 
 def _set_key_of_function(name: str, properties: Properties) -> None:
     lambda_svc._functions[name]["config"]["KMSKeyArn"] = properties.get("KmsKeyArn", "")
+
+
+def _set_boundary(name: str, properties: Properties) -> None:
+    # MiniStack makes the roles of stacks without what bounds them.
+    boundary = properties.get("PermissionsBoundary")
+    if boundary and iam._boundary_policy_error(boundary) is not None:
+        raise ValueError(f"Scope ARN: {boundary} does not exist or is not attachable.")
+    iam._roles[name]["PermissionsBoundary"] = boundary
 
 
 def _launch_template(ec2: Ec2Emulation) -> dict[str, Any]:

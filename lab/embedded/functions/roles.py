@@ -6,17 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from ministack.core import iam_evaluator, responses
+from ministack.services import iam
 
 
 def role_allows(
     role_arn: str, action: str, resource_arn: str, keys: Mapping[str, str]
 ) -> bool:
-    """Whether a role's policies allow an action of a service that acts with it."""
-    policies = iam_evaluator._gather_role_policies(
-        role_arn.rpartition("/")[2], responses.get_account_id()
-    )
+    """Whether a role's policies, within its boundary, allow an action of a service that acts with it."""
+    name, account_id = role_arn.rpartition("/")[2], responses.get_account_id()
+    policies = iam_evaluator._gather_role_policies(name, account_id)
+    bounds = iam_evaluator._permissions_boundary(iam._roles, name, account_id)
     context = context_of(role_arn, action, resource_arn, keys)
-    return bool(iam_evaluator.evaluate(context, policies).decision == "Allow")
+    return bool(iam_evaluator.evaluate(context, policies, *bounds).decision == "Allow")
 
 
 def context_of(principal: str, action: str, arn: str, keys: Mapping[str, str]) -> Any:

@@ -19,11 +19,12 @@ from infra.release.package import (
 )
 from infra.release.template import STACK, deployed_as, released, without_name
 from infra.release.terraform import module, snake
-from infra.release.write import layer_of, synthesise
+from infra.release.write import layer_of, synthesise, templates_of
 from tests.infra.synthesis import template_app
 from tests.once import MakeOnce
 
 LOCK = Path(__file__).parents[3] / "requirements" / "runtime.txt"
+KEY = "arn:aws:kms:eu-west-1:111122223333:key/"
 TOPIC = "arn:aws:sns:eu-west-1:111122223333:pages"
 
 
@@ -42,7 +43,7 @@ def synthesised(assembly: Path) -> Mapping[str, Any]:
 @pytest.fixture(scope="session")
 def plain(assembly: Path, synthesised: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the released template."""
-    return released(synthesised, keys_of(assembly))
+    return released(synthesised, templates_of(assembly)[1], keys_of(assembly))
 
 
 def keys_of(assembly: Path) -> dict[str, str]:
@@ -100,8 +101,56 @@ def test_it_makes_what_the_cdk_makes(
     )
 
 
+CHOICES: Mapping[str, tuple[dict[str, Any], dict[str, str]]] = {
+    "boundary": (
+        {"permissionsBoundary": "arn:aws:iam::111122223333:policy/bounds"},
+        {"PermissionsBoundary": "arn:aws:iam::111122223333:policy/bounds"},
+    ),
+    "key": ({"encryptionKey": f"{KEY}1"}, {"EncryptionKey": f"{KEY}1"}),
+    "keys of volumes": (
+        {"kmsKeys": [f"{KEY}2", f"{KEY}3"]},
+        {"VolumeKeys": f"{KEY}2,{KEY}3"},
+    ),
+    "VPC": (
+        {
+            "vpc": {
+                "subnets": ["subnet-01234567", "subnet-89abcdef"],
+                "securityGroups": ["sg-01234567", "sg-89abcdef"],
+            }
+        },
+        {
+            "FunctionSubnets": "subnet-01234567,subnet-89abcdef",
+            "FunctionSecurityGroups": "sg-01234567,sg-89abcdef",
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "chosen", [*([name] for name in CHOICES), [*CHOICES]], ids="+".join
+)
+def test_each_choice_of_an_account_makes_what_the_cdk_makes(
+    plain: Mapping[str, Any], make_once: MakeOnce, chosen: list[str]
+) -> None:
+    settings: dict[str, Any] = {"stack": "Example-west", "instanceRole": "nodes-*"}
+    parameters = {"InstanceRole": "nodes-*", "ProtectTables": "true"}
+    for name in chosen:
+        settings |= CHOICES[name][0]
+        parameters |= CHOICES[name][1]
+    folder = make_once(
+        f"chosen-{'-'.join(chosen)}.cdk.out",
+        lambda made: template_app(made, settings).synth(),
+    )
+    template = json.loads((folder / "Example-west.template.json").read_text())
+    by_cdk = without_name(template, "Examplewest")["Resources"]
+    assert comparable(deployed_as(plain, "Example-west", parameters)) == comparable(
+        {key: each for key, each in by_cdk.items() if each["Type"] != "AWS::CDK::Metadata"}
+    )
+
+
 def test_no_name_of_the_release_is_left(plain: Mapping[str, Any]) -> None:
     assert "OfTheRelease" not in json.dumps(plain)
+    assert "0fe1ea5e" not in json.dumps(plain)
     # CloudFormation's limit of a template in a bucket
     assert len(json.dumps(plain)) < 1_000_000
 
