@@ -21,7 +21,7 @@ from typing import (
 
 import typer
 
-from reservoir.cli.console import messages, output
+from reservoir.cli.console import fail, messages, output
 
 # commands take it from here, beside the tables
 from reservoir.cli.console import printable as printable
@@ -58,6 +58,7 @@ class Form:
     JSON: ClassVar["Form"]
     YAML: ClassVar["Form"]
     NAME: ClassVar["Form"]
+    ICS: ClassVar["Form"]
 
     @classmethod
     def parse(cls, text: "str | Form") -> "Form":
@@ -67,6 +68,8 @@ class Form:
         name, _, takes = text.partition("=")
         if name in _PLAIN and not takes:
             return _PLAIN[name]
+        if text == Form.ICS.name:
+            return Form.ICS
         try:
             if name == JSONPATH and takes:
                 Template.parse(takes)
@@ -90,6 +93,7 @@ class Form:
 
 Form.TABLE, Form.WIDE = Form("table"), Form("wide")
 Form.JSON, Form.YAML, Form.NAME = Form("json"), Form("yaml"), Form("name")
+Form.ICS = Form("ics")  # of a calendar alone
 JSONPATH: Final = "jsonpath"
 CUSTOM_COLUMNS: Final = "custom-columns"
 _PLAIN: Final = {
@@ -155,12 +159,14 @@ class Listing(Generic[T]):
     """How rows of one noun are printed.
 
     ``name`` is what ``-o name`` prints and other commands take; ``document`` what ``-o json`` and ``-o yaml`` print:
-    JSON-ready, with ``kind`` first. Fields are added to it, never renamed.
+    JSON-ready, with ``kind`` first. Fields are added to it, never renamed. ``calendar``: what ``-o ics`` prints of all
+    rows; None where rows have no dates.
     """
 
     columns: tuple[Column[T], ...]
     name: Callable[[T], str]
     document: Callable[[T], Mapping[str, Any]]
+    calendar: Callable[[Sequence[T]], str] | None = None
 
 
 def show(rows: Sequence[T], listing: Listing[T], form: Form, *, nothing: str) -> None:
@@ -187,6 +193,10 @@ def show_all(
     """Print rows of several nouns: a table each, or all of them as one list for a program."""
     if form.name == CUSTOM_COLUMNS:
         print_lines(_custom_table(parts, form, headers=headers))
+        return
+    if form is Form.ICS:
+        # not printed: its lines end in a way that printing would show
+        output().file.write(_as_calendar(parts))
         return
     if not form.is_for_people:
         output().print(_as_data(parts, form), end="")
@@ -244,7 +254,16 @@ def terminal_width() -> int | None:
 
 def as_data(rows: Sequence[T], listing: Listing[T], form: Form) -> str:
     """Return rows for a program: a ``List`` as JSON, one YAML document a row, or one name a line."""
+    if form is Form.ICS:
+        return _as_calendar([(rows, listing)])
     return _as_data([(rows, listing)], form)
+
+
+def _as_calendar(parts: Sequence[tuple[Sequence[Any], Listing[Any]]]) -> str:
+    calendars = [listing.calendar(rows) for rows, listing in parts if listing.calendar]
+    if len(parts) != 1 or not calendars:
+        fail("a calendar alone is printed as ics: reservoir get calendar -o ics")
+    return calendars[0]
 
 
 def _as_data(parts: Sequence[tuple[Sequence[Any], Listing[Any]]], form: Form) -> str:

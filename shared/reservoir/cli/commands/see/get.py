@@ -58,7 +58,8 @@ def get(
 ) -> None:
     """List workloads, nodes, reservations, offerings, policy.
 
-    Policy is pools, classes and teams, which is what is listed without a noun; there are decisions too.
+    Policy is pools, classes and teams, which is what is listed without a noun; there are decisions too. For calendar
+    programs there is -o ics, of the calendar alone.
 
     Ends with 2 when something that was named is not there.
     """
@@ -87,7 +88,7 @@ def get(
         state=state,
     )
     meant = selection.meant(words or _WITHOUT_NOUN, **given)
-    if follow and (form.takes or sort_by is not None or no_headers):
+    if follow and (form.takes or form is Form.ICS or sort_by is not None or no_headers):
         fail(
             "--watch goes with table, wide, json, yaml and name, and neither sorts nor leaves out titles"
         )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from reservoir.cli.nouns.dates.icalendar import icalendar
 from reservoir.cli.nouns.noun import Facts, Noun, Selection, Selector, ahead, span
 from reservoir.cli.output import Column, Listing
 from reservoir.cli.stack.connection import Connection
@@ -100,6 +101,7 @@ def _listing(now: datetime) -> Listing[_Dated]:
         ),
         lambda dated: f"calendar/{dated.row.metadata.name}",
         lambda dated: dated.row.model_dump(mode="json", exclude_none=True),
+        lambda dates: icalendar([dated.row for dated in dates], now),
     )
 
 
