@@ -9,7 +9,13 @@ from reservoir.runtime.composition.discover_reservations import (
     discover_on_event,
     discover_reservations,
 )
-from reservoir.runtime.observability import count, count_unreadable, logger, observed
+from reservoir.runtime.observability import (
+    count,
+    count_for_all,
+    count_unreadable,
+    logger,
+    observed,
+)
 from reservoir.usecases.discovery.discover_reservations import Discovery
 
 
@@ -31,6 +37,7 @@ def _tell(found: Discovery) -> dict[str, Any]:
     logger.info("reservations discovered", extra=asdict(found))
     count("LeasesAbsorbed", found.absorbed_count)
     count("DiscoveryFailures", len(found.failures))
+    count_for_all("LaunchesBlocked", found.unready_count)
     count_unreadable(len(found.unreadable))
     return asdict(found)
 

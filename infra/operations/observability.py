@@ -68,8 +68,13 @@ TOLD_OTHERWISE: Final = (*TELLING_THEIR_CALLER, Function.RECORD, Function.FOLLOW
 # Counters that functions write themselves, with the functions that write them; one is enough for somebody to look.
 COUNTED: Final[Mapping[str, tuple[str, tuple[Function, ...]]]] = {
     "LaunchesBlocked": (
-        "An EC2NodeClass launches nothing: its launches fail, or its nodes do not start.",
-        (Function.LAUNCH, Function.EXPIRE, Function.REACT),
+        "An EC2NodeClass launches nothing, or nothing could be launched into a reservation that begins within a day.",
+        (
+            Function.LAUNCH,
+            Function.EXPIRE,
+            Function.REACT,
+            Function.DISCOVER_RESERVATIONS,
+        ),
     ),
     "LaunchesRefused": (
         "EC2 refuses launches: a quota is used up, or somebody must look at the reason.",

@@ -61,6 +61,7 @@ class MemoryLaunchEnvironment:
     found_subnets: tuple[Subnet, ...] = SUBNETS
     found_groups: tuple[str, ...] = ("sg-1",)
     found_images: tuple[MachineImage, ...] = IMAGES
+    found_profiles: bool = True
     error: AwsError | None = None
 
     def _check(self) -> None:
@@ -78,7 +79,7 @@ class MemoryLaunchEnvironment:
         return self.found_images if terms else ()
 
     def instance_profile(self, role: str) -> str | None:
-        return f"{role}-profile"
+        return f"{role}-profile" if self.found_profiles else None
 
 
 @dataclass

@@ -7,6 +7,7 @@ import jsonschema
 import pytest
 
 from reservoir.core.capacity.reservation_changes import ReservationChangeKind
+from reservoir.core.launching.start_readiness import Shortcoming
 from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_claim import ClaimState, DrainReason
 from reservoir.core.model.plan import ReasonCode
@@ -45,11 +46,13 @@ from reservoir.manifests.events import (
     NodeTerminated,
     OperationRequested,
     PolicyChanged,
+    ReadinessProblem,
     RejectedProblem,
     ReservationChanged,
     ReservationEnding,
     ReservationExhausted,
     ReservationIdle,
+    ReservationReadiness,
     TablesAdopted,
     WorkloadAccepted,
     WorkloadIgnored,
@@ -317,6 +320,21 @@ ONE_OF_EACH: tuple[Event, ...] = (
         workloads=[],
         successor="cr-2",
         gap_s=0,
+    ),
+    ReservationReadiness(
+        capacity_reservation_id="cr-1",
+        instance_type="p5.48xlarge",
+        zone="us-east-1c",
+        zone_id="use1-az4",
+        units=2,
+        start_at=AT,
+        problems=[
+            ReadinessProblem(
+                code=Shortcoming.NO_NODE_POOL,
+                message="no NodePool uses EC2NodeClass gpu",
+                advice="apply a NodePool whose nodeClassRef is gpu",
+            )
+        ],
     ),
 )
 

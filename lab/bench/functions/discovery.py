@@ -36,6 +36,7 @@ from reservoir.ports.policy import PolicyKind, PutPolicy
 from reservoir.usecases.discovery.discover_offerings import DiscoverOfferings
 from reservoir.usecases.discovery.discover_reservations import DiscoverReservations
 from reservoir.usecases.discovery.observe_reservation import ReservationObserver
+from reservoir.usecases.discovery.tell_readiness import TellReadiness
 from reservoir.usecases.policy.resolve_node_classes import NodeClassResolver
 
 RESERVATIONS: Final = 100
@@ -255,13 +256,14 @@ def _discover_reservations(
         workloads_table="none",
         clock=clock,
     )
+    offerings = DynamoDbOfferingStore(dynamodb, "offerings", clock, InTurn())
     environment = Ec2LaunchEnvironment(ec2, None, None, clock)  # type: ignore[arg-type] # no alias, no role
     return DiscoverReservations(
         reader=Ec2ReservationReader(ec2, None),
         resolver=NodeClassResolver(
             environment,
             policy,
-            DynamoDbOfferingStore(dynamodb, "offerings", clock, InTurn()),
+            offerings,
             MemoryBus(),
         ),
         policy=policy,
@@ -272,6 +274,7 @@ def _discover_reservations(
         queue=MemoryQueue(),
         publisher=MemoryBus(),
         clock=clock,
+        readiness=TellReadiness(policy, offerings, stored, MemoryBus()),
     )
 
 

@@ -213,8 +213,9 @@ class MemoryReservations:
                 reservation = replace(reservation, refusal=None)
             shown = _with_balance(reservation, balance)
             ending_said = None if stored is None else stored.ending_said
+            readiness_said = None if stored is None else stored.readiness_said
             record = ReservationRecord(
-                shown, balance, observed_at, since, said_at, ending_said
+                shown, balance, observed_at, since, said_at, ending_said, readiness_said
             )
             if (
                 stored is not None
@@ -265,6 +266,16 @@ class MemoryReservations:
                     self._state.wrote()
                     self._state.reservation_rows[reservation_id] = replace(
                         stored, ending_said=said[reservation_id]
+                    )
+
+    def mark_readiness_said(self, said: Mapping[str, str]) -> None:
+        with self._state.lock:
+            for reservation_id in sorted(said):
+                stored = self.get(reservation_id)
+                if stored is not None:
+                    self._state.wrote()
+                    self._state.reservation_rows[reservation_id] = replace(
+                        stored, readiness_said=said[reservation_id]
                     )
 
     def mark_stale(self, reservation_ids: Collection[str]) -> int:

@@ -12,6 +12,7 @@ from pydantic import AwareDatetime, Field
 
 from reservoir.core.capacity.reservation_changes import ReservationChangeKind
 from reservoir.core.history.past_event import RESERVATION_CHANGED
+from reservoir.core.launching.start_readiness import Shortcoming
 from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_claim import DrainReason
 from reservoir.core.model.plan import ReasonCode
@@ -396,6 +397,32 @@ class ReservationEnding(Event):
     gap_s: int | None = Field(default=None, description="For how long neither is there.")
 
 
+class ReadinessProblem(Part):
+    """One thing that would keep launches out of a reservation."""
+
+    code: Shortcoming
+    message: str
+    advice: str
+
+
+class ReservationReadiness(Event):
+    """How a reservation that begins within a day would be used: what would make its first launch fail.
+
+    Told a day and about an hour before it begins, and whenever something else is found; no problems: those that were
+    told are mended.
+    """
+
+    detail_type: ClassVar[str] = "Reservation Readiness"
+
+    capacity_reservation_id: str
+    instance_type: str
+    zone: str
+    zone_id: str
+    units: int
+    start_at: AwareDatetime
+    problems: list[ReadinessProblem]
+
+
 class BoughtReservation(Part):
     """A reservation that was bought, or made longer."""
 
@@ -455,4 +482,5 @@ EVENTS: Final[tuple[type[Event], ...]] = (
     CapacityPurchased,
     ReservationChanged,
     ReservationEnding,
+    ReservationReadiness,
 )

@@ -113,6 +113,7 @@ class ReservationRecord:
     idle_since: datetime | None = None
     idle_said_at: datetime | None = None  # when ``Reservation Idle`` was published last
     ending_said: str | None = None  # which ``Reservation Ending`` was published last
+    readiness_said: str | None = None  # the same of ``Reservation Readiness``
 
     @property
     def is_current(self) -> bool:
@@ -295,6 +296,10 @@ class ReservationStore(Protocol):
 
     def mark_ending_said(self, said: Mapping[str, str]) -> None:
         """Remember which ``Reservation Ending`` was published, by reservation."""
+        ...
+
+    def mark_readiness_said(self, said: Mapping[str, str]) -> None:
+        """Remember which ``Reservation Readiness`` was published, by reservation."""
         ...
 
     def mark_stale(self, reservation_ids: Collection[str]) -> int:

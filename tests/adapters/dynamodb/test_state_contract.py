@@ -723,9 +723,10 @@ def test_the_time_since_which_units_are_free_is_kept(stores: Stores) -> None:
         ["cr-1", "cr-unknown"], said_at=NOW + timedelta(minutes=2)
     )
     stores.reservations.mark_ending_said({"cr-1": "7 days", "cr-unknown": "7 days"})
+    stores.reservations.mark_readiness_said({"cr-1": "ready", "cr-unknown": "ready"})
     full = observe(3, 0)
     assert (full.idle_since, full.idle_said_at) == (None, NOW + timedelta(minutes=2))
-    assert full.ending_said == "7 days"
+    assert (full.ending_said, full.readiness_said) == ("7 days", "ready")
     again = observe(4, 1)
     assert (again.idle_since, again.idle_said_at) == (
         NOW + timedelta(minutes=4),

@@ -223,7 +223,7 @@ def test_no_line_is_wider_than_the_terminal_or_than_eighty(
         ("history", ["refused"]),
         ("queues", ["queues"]),
         ("alarms", ["alarms"]),
-        ("policy", ["launches"]),
+        ("policy", ["launches", "starts"]),
     ],
 )
 def test_what_one_source_does_not_say_is_unknown_and_the_rest_is_told(

@@ -46,6 +46,7 @@ OBSERVED_AT: Final = "observed_at"
 IDLE_SINCE: Final = "idle_since"
 IDLE_SAID_AT: Final = "idle_said_at"
 ENDING_SAID: Final = "ending_said"
+READINESS_SAID: Final = "readiness_said"
 # what EC2 said when it refused a unit, until the next observation ...
 REFUSAL: Final = "refusal"
 SHOWN: Final = "shown"  # ... and how many it had shown as available before
@@ -233,6 +234,11 @@ class DynamoDbReservationStore:
         for reservation_id in sorted(said):
             self._remember(reservation_id, ENDING_SAID, said[reservation_id])
 
+    def mark_readiness_said(self, said: Mapping[str, str]) -> None:
+        """Remember what was published; a row that is gone needs no memory."""
+        for reservation_id in sorted(said):
+            self._remember(reservation_id, READINESS_SAID, said[reservation_id])
+
     def _remember(self, reservation_id: str, name: str, value: str) -> None:
         expression = Expression()
         assignments = [expression.assign(name, value)]
@@ -282,7 +288,13 @@ def _observed(
     since = idle_since(stored.idle_since, reservation, balance.free_units, observed_at)
     shown = _with_balance(reservation, balance)
     return ReservationRecord(
-        shown, balance, observed_at, since, stored.idle_said_at, stored.ending_said
+        shown,
+        balance,
+        observed_at,
+        since,
+        stored.idle_said_at,
+        stored.ending_said,
+        stored.readiness_said,
     )
 
 
@@ -332,6 +344,7 @@ def _record(row: Attributes) -> ReservationRecord:
         idle_since=_instant_of(row, IDLE_SINCE),
         idle_said_at=_instant_of(row, IDLE_SAID_AT),
         ending_said=text(row, ENDING_SAID) if ENDING_SAID in row else None,
+        readiness_said=text(row, READINESS_SAID) if READINESS_SAID in row else None,
     )
 
 

@@ -15,6 +15,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     "policy": deployment.policy,
     "pools": deployment.pools,
     "reservations": deployment.reservations,
+    "starts": deployment.starts,
     "dead-letters": deployment.dead_letters,
     "alarms": deployment.alarms,
     "schedules": deployment.schedules,

@@ -14,6 +14,7 @@ from reservoir.names import VERSION
 from reservoir.ports.policy import PolicyKind
 from reservoir.usecases.policy.not_launching import not_launching
 from reservoir.usecases.policy.policy_objects import Policy, policy_of
+from reservoir.usecases.policy.start_readiness import missing_for_starts
 from reservoir.usecases.safety.envelope import LiftEnvelope
 from reservoir.usecases.safety.tables import OwnTables
 
@@ -176,6 +177,21 @@ def reservations(stack: Connection) -> Iterator[Finding]:
             message = f"no EC2NodeClass selects {found.id}: {found.total_count} x {found.instance_type}"
             advice = "select it by its tags or id in capacityReservationSelectorTerms, or cancel it"
             yield Finding(Severity.WARNING, "reservations", message, advice)
+
+
+def starts(stack: Connection) -> Iterator[Finding]:
+    """Whether reservations that begin within a day could be launched into."""
+    known = [each.reservation for each in stack.outside.reservations.list_current()]
+    found = missing_for_starts(
+        known,
+        stack.outside.policy.list_all(),
+        stack.outside.offerings,
+        stack.outside.clock.now(),
+    )
+    for reservation, problems in found.values():
+        for each in problems:
+            message = f"{reservation.id} begins at {reservation.start_at:%Y-%m-%d %H:%M} UTC: {each.message}"
+            yield Finding(Severity.ERROR, "starts", message, each.advice)
 
 
 def alarms(stack: Connection) -> Iterator[Finding]:

@@ -32,6 +32,7 @@ NOTABLE: Final = frozenset(
         "Reservation Changed",
         "Reservation Ending",
         "Reservation Idle",
+        "Reservation Readiness",
         "Tables Adopted",
     }
 )

@@ -18,7 +18,8 @@ COUNTERS: Final[Mapping[str, str]] = {
     "NodesLaunched": "launches that EC2 answered with an instance",
     "LaunchesFailed": "nodes that EC2 refused",
     "LaunchesDelayed": "batches that were sent again because EC2 did not answer or was throttled",
-    "LaunchesBlocked": "classes that cannot launch anything until they are changed, or whose nodes never start",
+    "LaunchesBlocked": "classes that cannot launch anything until they are changed, or whose nodes never start, and "
+    "reservations that begin soon and could not be launched into",
     "LaunchesRefused": "launches refused because a quota is used up, or for a reason that somebody must look at",
     "QuotasReached": "of these, those because of a quota",
     "BatchesSentAgain": "launch batches whose message was lost",

@@ -231,6 +231,14 @@ def _ending(detail: Detail) -> str:
     return f"{units} end at {_instant(detail.get('endAt'))} under {nodes}; {after}"
 
 
+def _readiness(detail: Detail) -> str:
+    found = [str(each.get("message")) for each in detail.get("problems", ())]
+    begins = f"begins at {_instant(detail.get('startAt'))}"
+    if not found:
+        return f"{begins}, and what was missing for its first launch is there"
+    return f"{begins}, and nothing could be launched into it: {'; '.join(found)}"
+
+
 def _or_none(part: Detail, key: str) -> str:
     return str(part.get(key) or "none")
 
@@ -300,4 +308,5 @@ _LINES: Final[Mapping[str, Callable[[Detail], str]]] = {
     "Capacity Purchased": _purchased,
     "Reservation Changed": _changed,
     "Reservation Ending": _ending,
+    "Reservation Readiness": _readiness,
 }

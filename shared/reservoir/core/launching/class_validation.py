@@ -11,6 +11,7 @@ from typing import Final
 
 from reservoir.core.capacity.offerings import has_image, pool_admits
 from reservoir.core.launching.launch_request import newest_images
+from reservoir.core.launching.start_readiness import HOUR_BEFORE
 from reservoir.core.model.capacity_reservation import CapacityReservation
 from reservoir.core.model.instance_type import CapacityType, InstanceType, Offering
 from reservoir.core.model.node_claim import ClaimState, NodeClaim
@@ -57,14 +58,18 @@ def can_be_validated(node_class: NodeClass) -> bool:
     )
 
 
-def is_due(node_class: NodeClass, now: datetime) -> bool:
-    """Whether EC2 should be asked: the class or what it selects is another, or the last answer is old."""
+def is_due(node_class: NodeClass, now: datetime, starts: Iterable[datetime] = ()) -> bool:
+    """Whether EC2 should be asked: the class or what it selects is another, or the last answer is old.
+
+    ``starts``: when reservations that it selects begin. Shortly before, the answer must not be of the day before.
+    """
     if not can_be_validated(node_class):
         return False
     last = node_class.status.validation
     if last is None or last.of != validated(node_class):
         return True
-    return now - last.at >= _ASKED_AGAIN_AFTER[last.outcome]
+    is_late = any(last.at < start_at - HOUR_BEFORE <= now < start_at for start_at in starts)
+    return is_late or now - last.at >= _ASKED_AGAIN_AFTER[last.outcome]
 
 
 def claim_to_validate(
@@ -76,7 +81,9 @@ def claim_to_validate(
 ) -> NodeClaim | None:
     """Return the claim whose launch stands for all of the class: the cheapest that its pools could plan.
 
-    On demand where a pool allows that, then on spot, then into a reservation. None: its pools can have none of these.
+    On demand where a pool allows that, then on spot, then into a reservation; for one that is to begin, on demand: EC2
+    would refuse what is asked of it before it is there, and a dry run launches nothing. None: its pools can have none
+    of these.
     """
     bought = [
         (
@@ -98,6 +105,7 @@ def claim_to_validate(
     return _reserved_claim(node_class, pools, catalogue, reservations, now)
 
 
+# Branches: a reservation is passed over for one of several reasons.
 def _reserved_claim(
     node_class: NodeClass,
     pools: Sequence[NodePool],
@@ -107,19 +115,26 @@ def _reserved_claim(
 ) -> NodeClaim | None:
     """Return the claim of a unit of the first reservation that pools admit and the class can launch into."""
     types = {kind.name: kind for kind in catalogue if has_image(node_class, kind)}
-    for reservation in sorted(reservations, key=lambda each: each.id):
+    # what is there first: its answer is the surer one
+    for reservation in sorted(
+        reservations, key=lambda each: (not each.is_active(now), each.id)
+    ):
         kind = types.get(reservation.instance_type)
         if (
             kind is None
             or not node_class.may_use(reservation)
-            or not reservation.is_active(now)
+            or not (reservation.is_active(now) or reservation.is_upcoming(now))
         ):
             continue
         for pool_name in sorted(
             pool.name for pool in pools if pool_admits(pool, reservation)
         ):
             place = (reservation.zone, reservation.zone_id)
-            key = OfferingKey(kind.name, *place, CapacityType.RESERVED, reservation.id)
+            key = (
+                OfferingKey(kind.name, *place, CapacityType.RESERVED, reservation.id)
+                if reservation.is_active(now)
+                else OfferingKey(kind.name, *place, CapacityType.ON_DEMAND)
+            )
             return _claim(node_class, pool_name, key, kind, now)
     return None
 

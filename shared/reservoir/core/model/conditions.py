@@ -16,9 +16,9 @@ from reservoir.core.model.node_class import (
 from reservoir.core.model.node_pool import NodePool
 
 NONE_FOUND: Final = "NoneFound"  # what a class's terms select is nothing that there is
-_NEVER_FOUND: Final = "LookupFailedNothingFound"
+NEVER_FOUND: Final = "LookupFailedNothingFound"
 _NOT_YET_KNOWN: Final = "NotYetKnown"
-_BLIND: Final = frozenset({_NEVER_FOUND, _NOT_YET_KNOWN})
+_BLIND: Final = frozenset({NEVER_FOUND, _NOT_YET_KNOWN})
 
 
 class ConditionType(StrEnum):
@@ -221,7 +221,7 @@ def _looked_up(
     errors: Mapping[ConditionType, str],
 ) -> Condition:
     if kind in errors:
-        reason = "LookupFailed" if count else _NEVER_FOUND
+        reason = "LookupFailed" if count else NEVER_FOUND
         return make(kind, ConditionStatus.UNKNOWN, reason, errors[kind])
     if count == 0:
         return make(kind, ConditionStatus.FALSE, NONE_FOUND, f"the terms select no {what}")

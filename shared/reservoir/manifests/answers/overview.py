@@ -5,6 +5,7 @@ from pydantic import AwareDatetime, Field
 from reservoir.core.model.capacity_reservation import ReservationKind
 from reservoir.core.model.instance_type import CapacityType
 from reservoir.manifests.event_parts import Part
+from reservoir.manifests.events import ReadinessProblem
 
 
 class NotKnown(Part):
@@ -127,6 +128,14 @@ class NotLaunchingNow(Part):
     why: str
 
 
+class UnreadyNow(Part):
+    """A reservation that begins within a day, and what would make its first launch fail."""
+
+    reservation: str
+    start_at: AwareDatetime
+    problems: list[ReadinessProblem]
+
+
 class StatusAnswer(Part):
     """How things are. A part that is not known has ``unknown``, and why, in its place."""
 
@@ -142,4 +151,8 @@ class StatusAnswer(Part):
     refused_dry_runs: list[NotLaunchingNow] | NotKnown = Field(
         default=[],
         description="Classes whose launches EC2 would refuse, as it said to a dry run; launches go on.",
+    )
+    unready: list[UnreadyNow] | NotKnown = Field(
+        default=[],
+        description="Reservations that begin within a day and could not be launched into.",
     )

@@ -9,6 +9,7 @@ from reservoir.core.capacity.reservation_changes import (
     ReservationChangeKind,
     changed_fields,
 )
+from reservoir.core.launching.start_readiness import Missing
 from reservoir.core.model.capacity_reservation import (
     CapacityReservation,
     ObservedReservation,
@@ -31,10 +32,12 @@ from reservoir.manifests.events import (
     NodeDraining,
     NodeLaunched,
     NodeTerminated,
+    ReadinessProblem,
     ReservationChanged,
     ReservationEnding,
     ReservationExhausted,
     ReservationIdle,
+    ReservationReadiness,
 )
 from reservoir.ports.messaging import NAMED_MAX
 from reservoir.ports.state import ReservationRecord, WorkloadRecord
@@ -205,6 +208,29 @@ def reservation_ending(
         workloads=placed_workloads(named, {}),
         successor=None if successor is None else successor.id,
         gap_s=None if between is None else int(between.total_seconds()),
+    )
+
+
+def reservation_readiness(
+    reservation: CapacityReservation, found: Sequence[Missing]
+) -> ReservationReadiness:
+    """Say what would keep launches out of a reservation that begins soon.
+
+    Raises ValueError for a reservation without a beginning.
+    """
+    if reservation.start_at is None:
+        raise ValueError(f"{reservation.id} has no beginning")
+    return ReservationReadiness(
+        capacity_reservation_id=reservation.id,
+        instance_type=reservation.instance_type,
+        zone=reservation.zone,
+        zone_id=reservation.zone_id,
+        units=reservation.size,
+        start_at=reservation.start_at,
+        problems=[
+            ReadinessProblem(code=each.what, message=each.message, advice=each.advice)
+            for each in found
+        ],
     )
 
 

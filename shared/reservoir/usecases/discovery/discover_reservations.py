@@ -8,6 +8,7 @@ from typing import Final
 from reservoir.core.capacity.idle import is_to_be_said
 from reservoir.core.capacity.lineage import due_notice, notice_key, successors
 from reservoir.core.capacity.reservation_selection import selected_ids
+from reservoir.core.launching.start_readiness import is_meant, is_near
 from reservoir.core.model.capacity_reservation import (
     ENDED_STATES,
     GONE,
@@ -39,6 +40,7 @@ from reservoir.usecases.discovery.observe_reservation import (
     ReservationObserver,
     news_of,
 )
+from reservoir.usecases.discovery.tell_readiness import TellReadiness
 from reservoir.usecases.policy.policy_objects import Policy, policy_of
 from reservoir.usecases.policy.resolve_node_classes import (
     NodeClassResolver,
@@ -64,6 +66,8 @@ class Discovery:
     failures: tuple[str, ...]
     woke_planner: bool
     unreadable: tuple[str, ...] = ()
+    # reservations that begin soon, and for whose first launch something was found to be missing
+    unready_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,7 @@ class DiscoverReservations:
     queue: WorkQueue
     publisher: EventPublisher
     clock: Clock
+    readiness: TellReadiness
 
     def run(self) -> Discovery:
         """Observe once. When reservations cannot be read, flags the last good facts as stale and raises AwsError.
@@ -117,7 +122,12 @@ class DiscoverReservations:
             item.name: _selection(item, observed, groups, unreadable, observed_at)
             for item in classes
         }
-        shown = self._shown(known, observed, selections)
+        meant = [
+            key
+            for key, each in observed.items()
+            if is_near(each, observed_at) and any(is_meant(it, each) for it in classes)
+        ]
+        shown = self._shown(known, observed, selections, meant)
         # Before it is saved: a run that dies in between says it again.
         self.publisher.publish(
             news_of([(known.get(key), each) for key, each in shown.items()], observed_at)
@@ -143,7 +153,12 @@ class DiscoverReservations:
             self.queue.wake_planner(reason=why)
         self._tell(changes, observed_at)
         self._tell_endings(changes, observed_at)
-        failures = (*refreshed.failures, *self._ask_for_validation(refreshed.to_validate))
+        unready_count, unlooked = self._tell_readiness(changes, observed_at)
+        failures = (
+            *refreshed.failures,
+            *self._ask_for_validation(refreshed.to_validate),
+            *unlooked,
+        )
         # Last: timers refine what each minute's sweep does, and a run that dies before them leaves it to the sweep.
         for change in changes:
             self._set_timers(change.before, change.after.reservation, observed_at)
@@ -156,6 +171,7 @@ class DiscoverReservations:
             failures=failures,
             woke_planner=why is not None,
             unreadable=tuple(f"{kind}/{name}" for kind, name in sorted(policy.unreadable)),
+            unready_count=unready_count,
         )
 
     def _lacking(
@@ -181,6 +197,15 @@ class DiscoverReservations:
                 f"{name}: no dry run was asked for: {error.code}" for name in names
             )
         return ()
+
+    def _tell_readiness(
+        self, changes: Sequence[ReservationChange], now: datetime
+    ) -> tuple[int, tuple[str, ...]]:
+        """Return of how many reservations something new is missing, and what of that could not be looked at."""
+        try:
+            return self.readiness.tell([change.after for change in changes], now), ()
+        except (AwsError, UnreadableRowsError) as error:
+            return 0, (f"readiness: {error}",)
 
     def _tell(self, changes: Sequence[ReservationChange], now: datetime) -> None:
         """Say which reservations have just filled up, and which have lain idle for long."""
@@ -258,9 +283,10 @@ class DiscoverReservations:
         known: Mapping[str, ReservationRecord],
         observed: Mapping[str, ObservedReservation],
         selections: Mapping[str, _ShownReservations],
+        meant: Iterable[str],
     ) -> dict[str, ObservedReservation]:
-        """Return what is selected or known already, by id; what EC2 lists no more is gone."""
-        selected: set[str] = set()
+        """Return what is selected, meant or known already, by id; what EC2 lists no more is gone."""
+        selected = set(meant)
         for selection in selections.values():
             selected.update(reservation.id for reservation in selection.reservations)
         shown = {

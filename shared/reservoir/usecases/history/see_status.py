@@ -1,19 +1,21 @@
 """Everything that an operator looks at each day, read at once. What one source does not say leaves the others whole."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, TypeVar
 
 from reservoir.core.history.past_event import PastEvent
 from reservoir.core.history.sample import Sample
+from reservoir.core.launching.start_readiness import Missing
+from reservoir.core.model.capacity_reservation import CapacityReservation
 from reservoir.names import Function, Queue
 from reservoir.ports.errors import AwsError
 from reservoir.ports.history import HistoryStore
 from reservoir.ports.overview import AlarmReader, PassReader, QueueDepth, QueueReader
 from reservoir.ports.policy import PolicyStore
 from reservoir.ports.safety import UnreadableRowError
-from reservoir.ports.state import ReservationStore
+from reservoir.ports.state import OfferingStore, ReservationStore
 from reservoir.ports.system import Clock
 from reservoir.usecases.history.take_sample import CountWhatIsThere
 from reservoir.usecases.policy.not_launching import (
@@ -21,6 +23,7 @@ from reservoir.usecases.policy.not_launching import (
     not_launching,
     refused_dry_runs,
 )
+from reservoir.usecases.policy.start_readiness import missing_for_starts
 
 T = TypeVar("T")
 
@@ -28,6 +31,8 @@ REFUSALS: Final = frozenset(
     {"Launch Failed", "Launches Blocked", "Workload Rejected", "Endings Held"}
 )
 REFUSED_WITHIN: Final = timedelta(hours=24)
+# a reservation that begins soon, and what is missing for its first launch
+NearStart = tuple[CapacityReservation, tuple[Missing, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +66,7 @@ class Status:
     alarms: tuple[str, ...] | Unknown
     not_launching: tuple[NotLaunching, ...] | Unknown
     refused_dry_runs: tuple[NotLaunching, ...] | Unknown = ()
+    unready: Mapping[str, NearStart] | Unknown = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +80,7 @@ class SeeStatus:
     alarms: AlarmReader
     passes: PassReader
     policy: Callable[[], PolicyStore]  # asked for when it is read: not everybody may
+    offerings: OfferingStore
     clock: Clock
 
     def see(self) -> Status:
@@ -88,7 +95,14 @@ class SeeStatus:
             alarms=_ask(self.alarms.alarming),
             not_launching=_ask(lambda: not_launching(self.policy().list_all())),
             refused_dry_runs=_ask(lambda: refused_dry_runs(self.policy().list_all())),
+            unready=_ask(lambda: self._unready(now)),
         )
+
+    def _unready(self, now: datetime) -> Mapping[str, NearStart]:
+        """Return the reservations that begin within a day and for which something is missing."""
+        known = [each.reservation for each in self.reservations.list_current()]
+        found = missing_for_starts(known, self.policy().list_all(), self.offerings, now)
+        return {key: start for key, start in found.items() if start[1]}
 
     def _refused(self, now: datetime) -> tuple[PastEvent, ...]:
         told = self.history.timeline(now - REFUSED_WITHIN, now + timedelta(minutes=1))

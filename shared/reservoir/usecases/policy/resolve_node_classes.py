@@ -114,7 +114,10 @@ class NodeClassResolver:
                 is_validated=status.validation is not None
                 and status.validation.of == validated(resolved),
             )
-            if is_due(resolved, now):
+            starts = [
+                it.start_at for it in selection.reservations if it.start_at is not None
+            ]
+            if is_due(resolved, now, starts):
                 due.append(node_class.name)
             class_conditions[node_class.name] = conditions
             failures += [

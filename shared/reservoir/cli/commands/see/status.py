@@ -60,5 +60,6 @@ def see(stack: Connection, *, with_teams: bool = False) -> SeeStatus:
         outside.alarms,
         outside.passes,
         lambda: outside.policy,
+        outside.offerings,
         outside.clock,
     )

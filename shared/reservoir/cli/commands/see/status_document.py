@@ -1,11 +1,13 @@
 """The overview for programs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from reservoir.core.history.past_event import PastEvent
 from reservoir.core.history.sample import ReservationSample, Sample
 from reservoir.core.history.summary import subject, summary
+from reservoir.core.launching.start_readiness import Missing
+from reservoir.core.model.capacity_reservation import CapacityReservation
 from reservoir.manifests.answers.overview import (
     BoughtNow,
     DiscoveryNow,
@@ -18,9 +20,11 @@ from reservoir.manifests.answers.overview import (
     StatusAnswer,
     TeamNow,
     ThereNow,
+    UnreadyNow,
     WaitingNow,
 )
 from reservoir.ports.overview import QueueDepth
+from reservoir.usecases.claims.announce import reservation_readiness
 from reservoir.usecases.history.see_status import LastDiscovery, Status, Unknown
 
 S = TypeVar("S")
@@ -45,6 +49,9 @@ def document(seen: Status) -> StatusAnswer:
                 NotLaunchingNow(kind=it.kind, name=it.name, why=it.why) for it in found
             ],
         ),
+        unready=_known(
+            seen.unready, lambda found: [_unready(*found[key]) for key in sorted(found)]
+        ),
         not_launching=_known(
             seen.not_launching,
             lambda found: [
@@ -56,6 +63,13 @@ def document(seen: Status) -> StatusAnswer:
 
 def _known(found: S | Unknown, restate: Callable[[S], T]) -> T | NotKnown:
     return NotKnown(unknown=found.why) if isinstance(found, Unknown) else restate(found)
+
+
+def _unready(reservation: CapacityReservation, problems: Sequence[Missing]) -> UnreadyNow:
+    told = reservation_readiness(reservation, problems)
+    return UnreadyNow(
+        reservation=reservation.id, start_at=told.start_at, problems=told.problems
+    )
 
 
 def _there(there: Sample) -> ThereNow:

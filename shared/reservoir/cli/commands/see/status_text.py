@@ -45,6 +45,7 @@ def _lines(status: Status, width: int) -> Iterator[Text]:
         yield from _nodes(there)
         yield from _bought(there)
     yield from _not_launching(status)
+    yield from _unready(status)
     yield from _refused(status)
     yield _row("discovery", _discovery(status.discovery, now))
     yield _row("queues", _queues(status))
@@ -170,6 +171,20 @@ def _not_launching(status: Status) -> Iterator[Text]:
             "red",
         )
     yield from _more(len(refused))
+
+
+def _unready(status: Status) -> Iterator[Text]:
+    if isinstance(status.unready, Unknown):
+        yield _row("starts", _unknown(status.unready))
+        return
+    for reservation, problems in status.unready.values():
+        begins = f"{reservation.id} begins at {reservation.start_at:%m-%d %H:%M}"
+        yield _row(
+            "starts", Text(f"{begins}: nothing could be launched into it", "bold red")
+        )
+        for each in problems[:_MOST]:
+            yield Text(f"  {printable(each.message)}: {printable(each.advice)}")
+        yield from _more(len(problems))
 
 
 def _refused(status: Status) -> Iterator[Text]:
