@@ -33,7 +33,7 @@ _PART: Final = re.compile(
     r"^```(?P<language>\w*)\n(?P<block>.*?)^```$|<!-- here: (?P<action>\w+) (?P<arguments>\{.*?\}) -->",
     re.MULTILINE | re.DOTALL,
 )
-_FILE: Final = re.compile(r"# ([\w.-]+\.(?:yaml|json))\n")
+_FILE: Final = re.compile(r"# ([\w.-]+\.(?:yaml|json|sh|toml))\n")
 _ASSIGNMENT: Final = re.compile(r"(\w+)=\$\((.*)\)", re.DOTALL)
 
 

@@ -215,9 +215,9 @@ def test_each_is_told_more_than_an_hour_before_it_begins_and_the_clean_one_is_no
 
     doctor = world.command("doctor", "-o", "json")
     said = {
-        each["message"].split()[0]
-        for each in json.loads(doctor.stdout)
-        if each["check"] == "starts"
+        each["status"]["message"].split()[0]
+        for each in json.loads(doctor.stdout)["items"]
+        if each["metadata"]["name"] == "starts"
     }
     assert said == {blocks[name] for name in faults}
     status = json.loads(world.command("status", "-o", "json").stdout)

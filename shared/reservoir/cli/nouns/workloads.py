@@ -87,7 +87,9 @@ def _details(stack: Connection, row: WorkloadRow) -> Iterable[str]:
     from reservoir.usecases.explaining.explain_workload import ExplainWorkload
 
     key = f"{row.metadata.namespace}/{row.metadata.name}"
-    found = ExplainWorkload(stack.outside.workloads, stack.outside.node_claims).explain(key)
+    found = ExplainWorkload(
+        stack.outside.workloads, stack.outside.node_claims, stack.outside.reservations
+    ).explain(key)
     return () if found is None else workload_lines(found)
 
 

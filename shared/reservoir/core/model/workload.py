@@ -179,6 +179,15 @@ class Workload:
             return self.handover
         return self.checkpoint_period_s is not None
 
+    @property
+    def may_be_split(self) -> bool:
+        """Whether it may run for a part of its time in a reservation that ends before it is through."""
+        return self.handover is True and self.duration_s is not None
+
+    def across_ends(self) -> "Workload":
+        """Return it as it is planned: what is handed over at the end of a reservation is not kept out by its length."""
+        return replace(self, duration_s=None) if self.may_be_split else self
+
     def at_home(self, may_reach: Callable[[str], bool]) -> "Workload":
         """Return it with no required anti-affinity to namespaces that do not let it reach them."""
         kept = tuple(

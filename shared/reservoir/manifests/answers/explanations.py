@@ -80,6 +80,20 @@ class HostingNode(Part):
     instance_id: str | None = None
     state: ClaimState
     replicas: int
+    held: int = Field(
+        default=0,
+        description="How many of them start only when those that they follow have left.",
+    )
+    predecessors: list[str] = Field(
+        default_factory=list,
+        description="NodeClaims that replicas have not left which these follow.",
+    )
+    drain_at: AwareDatetime | None = Field(
+        default=None, description="When the block under it starts to drain."
+    )
+    goes_on: str | None = Field(
+        default=None, description="Where its work goes on after that block, in words."
+    )
 
 
 class AlternativePlace(Part):

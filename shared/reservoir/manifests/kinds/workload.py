@@ -109,7 +109,8 @@ class WorkloadSpec(Model):
     handover: bool | None = Field(
         default=None,
         description="Whether a replica starts only once the one that it follows has left its node, or has had to;"
-        " true with a `checkpointPeriod`, unless said otherwise.",
+        " true with a `checkpointPeriod`, unless said otherwise. Said to be true, a `duration` does not keep the work"
+        " out of a reservation that ends earlier: it is drained then, and goes on elsewhere.",
     )
     fallback: list[FallbackRung] = Field(
         default_factory=list,

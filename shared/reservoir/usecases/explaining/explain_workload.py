@@ -1,10 +1,15 @@
 """Explain a workload: where its replicas are, why the others wait, and when that could change."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from reservoir.core.model.snapshot import count_of
+from reservoir.core.capacity.lineage import successors
+from reservoir.core.model.node_claim import NodeClaim
+from reservoir.core.model.snapshot import PlacedReplicas, count_of
+from reservoir.core.node_life import succession
+from reservoir.core.what_if.across_ends import goes_on
 from reservoir.manifests.answers.explanations import HostingNode, WorkloadExplanation
-from reservoir.ports.state import NodeClaimStore, WorkloadStore
+from reservoir.ports.state import NodeClaimStore, ReservationStore, WorkloadStore
 from reservoir.usecases.claims.announce import stored_ref
 from reservoir.usecases.claims.waiting import waiting
 
@@ -15,6 +20,7 @@ class ExplainWorkload:
 
     workloads: WorkloadStore
     claims: NodeClaimStore
+    reservations: ReservationStore
 
     def explain(self, key: str) -> WorkloadExplanation | None:
         """Explain the workload ``namespace/name``; None when nobody ever submitted it, or it is forgotten.
@@ -40,13 +46,34 @@ class ExplainWorkload:
             pending_since=record.pending_since if pending else None,
             next_feasible_at=min(times, default=None),
             waiting=waits,
-            nodes=[
-                HostingNode(
-                    node_claim=c.id,
-                    instance_id=c.instance_id,
-                    state=c.state,
-                    replicas=count_of(key, c.placements),
-                )
-                for c in hosts
-            ],
+            nodes=self._nodes(key, hosts),
         )
+
+    def _nodes(self, key: str, hosts: Sequence[NodeClaim]) -> list[HostingNode]:
+        in_blocks = any(claim.drain_at is not None for claim in hosts)
+        known = (
+            [record.reservation for record in self.reservations.list_current()]
+            if in_blocks
+            else []
+        )
+        by_id, following = {each.id: each for each in known}, successors(known)
+        found = []
+        for claim in hosts:
+            placed = PlacedReplicas(key, count_of(key, claim.placements))
+            under = by_id.get(claim.offering.reservation_id or "")
+            is_split = claim.drain_at is not None and under is not None
+            found.append(
+                HostingNode(
+                    node_claim=claim.id,
+                    instance_id=claim.instance_id,
+                    state=claim.state,
+                    replicas=placed.count,
+                    held=succession.held_count(claim, placed),
+                    predecessors=succession.predecessor_ids(claim, key),
+                    drain_at=claim.drain_at,
+                    goes_on=goes_on(under, following)
+                    if is_split and under is not None
+                    else None,
+                )
+            )
+        return found

@@ -224,9 +224,9 @@ class SnapshotGatherer:
         terms = placed_terms(records)
         shown, owners = terms.claims(claims), by_namespace(policy.teams)
         workloads = {
-            key: workload.within_notice(self.longest_notice).at_home(
-                partial(may_reach, owners, workload.namespace)
-            )
+            key: workload.within_notice(self.longest_notice)
+            .across_ends()
+            .at_home(partial(may_reach, owners, workload.namespace))
             for key, workload in terms.workloads.items()
         }
         workloads = with_spot_rests(

@@ -10,6 +10,7 @@ from reservoir.core.checker import Violation
 from reservoir.core.model.plan import Plan
 from reservoir.core.model.snapshot import Snapshot
 from reservoir.core.model.workload import Demand, Workload
+from reservoir.core.what_if.across_ends import parts_after
 from reservoir.core.what_if.edits import WorldEdits, edited
 from reservoir.core.what_if.outcome import DemandOutcome, outcome_of
 from reservoir.ports.state import WorkloadRecord
@@ -121,6 +122,9 @@ class PlanDemand:
                 *(f"the planner would not carry this out: {item}" for item in forbidden),
             )
             found.append(replace(outcome, notes=notes))
+        for index, world in enumerate(worlds):
+            parts = parts_after(solved[index][0], world, workloads, now)
+            found[index] = replace(found[index], notes=(*found[index].notes, *parts))
         return found
 
     def _checked(self, world: Snapshot, now: datetime) -> Solved:
@@ -153,9 +157,9 @@ def _with(
         )
         since = now if known is None else known.pending_since or now
         if pending > 0:
-            asked.append(Demand(workload, pending, since))
+            asked.append(Demand(workload.across_ends(), pending, since))
     demands = sorted((*snapshot.demands, *asked), key=lambda item: item.workload.key)
-    named = {workload.key: workload for workload in workloads}
+    named = {workload.key: workload.across_ends() for workload in workloads}
     return replace(
         snapshot, demands=tuple(demands), workloads={**snapshot.workloads, **named}
     )

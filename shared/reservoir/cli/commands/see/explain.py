@@ -71,9 +71,9 @@ def _node(stack: Connection, name: str, form: Format) -> None:
 
 def _workload(stack: Connection, key: str, form: Format, *, alternatives: bool) -> None:
     found = attempt(
-        lambda: ExplainWorkload(stack.outside.workloads, stack.outside.node_claims).explain(
-            key
-        )
+        lambda: ExplainWorkload(
+            stack.outside.workloads, stack.outside.node_claims, stack.outside.reservations
+        ).explain(key)
     )
     if found is None:
         fail(f"workload {key} is not known")

@@ -60,6 +60,11 @@ def workload_lines(found: WorkloadExplanation) -> Iterator[str]:
     for host in found.nodes:
         instance = host.instance_id or "no instance yet"
         yield f"  on          {host.node_claim} ({instance}), {host.state}: x{host.replicas}"
+        if host.held:
+            waits_for = ", ".join(host.predecessors)
+            yield f"  held        x{host.held} until they have left {waits_for}"
+        if host.drain_at is not None and host.goes_on is not None:
+            yield f"  then        its block drains at {host.drain_at:%Y-%m-%d %H:%MZ}: {host.goes_on}"
     yield from _alternative_lines(found.alternatives)
 
 
