@@ -17,6 +17,7 @@ from reservoir.adapters.dynamodb.launches import (
 )
 from reservoir.core.capacity.shortage import PROBE_TIME, Shortage
 from reservoir.core.capacity.unavailable_offerings import (
+    BootKey,
     ClassMarketKey,
     NodeClassKey,
     SpotLossKey,
@@ -213,6 +214,13 @@ def test_a_loss_on_spot_is_remembered_by_workload(memory: Memory) -> None:
     assert memory.shortages.get_many([lost, SpotLossKey("research/other")]) == {
         lost: Shortage(START + timedelta(hours=1), 2)
     }
+
+
+def test_an_interruption_is_remembered_for_hours(memory: Memory) -> None:
+    interrupted = BootKey(on_demand("m5.large"))
+    memory.shortages.put({interrupted: Shortage(START)})
+    memory.clock.set(START + timedelta(hours=5))
+    assert memory.shortages.get_many([interrupted]) == {interrupted: Shortage(START)}
 
 
 def test_one_claim_probes_a_class_at_a_time(memory: Memory) -> None:

@@ -122,6 +122,20 @@ def test_a_spot_offering_rests_longer_each_time_that_it_is_interrupted(
     assert rests == [timedelta(minutes=3), timedelta(minutes=6), timedelta(minutes=12)]
 
 
+def test_an_interruption_hours_after_the_last_counts_as_one_more(world: World) -> None:
+    rests = []
+    for number, later_h in enumerate((1, 5, 8, 0)):
+        (claim,) = world.running(1, spot("m5.large"), batch_id=f"b-{number}")
+        world.react().run([about(world, claim, NoticeKind.SPOT_INTERRUPTION)])
+        now = world.clock.now()
+        rests.append(
+            world.state.offerings.list_unavailable(now)[spot("m5.large")].until - now
+        )
+        world.clock.advance(hours=later_h)
+
+    assert rests == [timedelta(minutes=minutes) for minutes in (3, 6, 12, 3)]
+
+
 def test_a_node_that_ec2_does_not_show_yet_is_warned_all_the_same(world: World) -> None:
     (claim,) = world.running(1, spot("m5.large"))
     unseen = cast("Any", SimpleNamespace(get_many=lambda _ids: {}))

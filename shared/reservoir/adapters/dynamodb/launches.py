@@ -27,6 +27,7 @@ from reservoir.adapters.dynamodb.table import (
 )
 from reservoir.core.capacity.shortage import (
     Shortage,
+    ending_forgotten_at,
     forgotten_at,
     is_probed_by_other,
     needs_probe,
@@ -214,6 +215,8 @@ def _shortage_row(offering: Remembered, shortage: Shortage) -> Attributes:
 def _row_ends_at(offering: Remembered, shortage: Shortage) -> datetime:
     if isinstance(offering, SpotLossKey):
         return loss_forgotten_at(shortage)
+    if isinstance(offering, BootKey):
+        return ending_forgotten_at(shortage)
     return forgotten_at(shortage)
 
 

@@ -32,6 +32,8 @@ _PROBE_WINDOW_MIN: Final = timedelta(minutes=20)
 # The probe of an offering is one CreateFleet call: not heard of for this long, it died with its function. That of a
 # class is a claim, of which one is let through in each such time.
 PROBE_TIME: Final = timedelta(minutes=1)
+# A launch fails within seconds; an instance is interrupted, or ends before it ran, at any time after it.
+_ENDING_REMEMBERED_FOR: Final = timedelta(hours=6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,25 @@ def after_failure(previous: Shortage | None, now: datetime) -> Shortage:
     """
     if previous is None or now > forgotten_at(previous):
         return Shortage(now + FIRST_REST)
+    return _once_more(previous, now)
+
+
+def after_ending(previous: Shortage | None, now: datetime) -> Shortage:
+    """Return the shortage after an instance was interrupted at ``now``, or ended before it ran, although EC2 had it.
+
+    It is remembered for longer than a failed launch, after which the next one is known within minutes.
+    """
+    if previous is None or now > ending_forgotten_at(previous):
+        return Shortage(now + FIRST_REST)
+    return _once_more(previous, now)
+
+
+def ending_forgotten_at(shortage: Shortage) -> datetime:
+    """Return when an ending stops counting towards the next rest."""
+    return shortage.until + _ENDING_REMEMBERED_FOR
+
+
+def _once_more(previous: Shortage, now: datetime) -> Shortage:
     count = previous.failure_count + (1 if now >= previous.until else 0)
     return Shortage(max(previous.until, now + rest_of(count)), count)
 

@@ -9,6 +9,7 @@ from datetime import datetime
 
 from reservoir.core.capacity.shortage import (
     Shortage,
+    after_ending,
     after_failure,
     after_tolerated_failure,
 )
@@ -126,8 +127,7 @@ class EarlyEnds:
             else {}
         )
         after = {
-            offering: after_failure(known.get(BootKey(offering)), now)
-            for offering in bought
+            offering: after_ending(known.get(BootKey(offering)), now) for offering in bought
         }
         if after:
             self.shortages.put(

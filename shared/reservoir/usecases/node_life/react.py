@@ -11,7 +11,7 @@ from functools import partial
 from itertools import chain
 from typing import Final
 
-from reservoir.core.capacity.shortage import after_failure
+from reservoir.core.capacity.shortage import after_ending
 from reservoir.core.capacity.unavailable_offerings import BootKey
 from reservoir.core.model.capacity_reservation import ReservationKind
 from reservoir.core.model.instance import SPOT_LIFECYCLE, Instance
@@ -256,10 +256,10 @@ class React:
             )
 
     def _rest_spot(self, offerings: Set[OfferingKey], now: datetime) -> None:
-        """Let spot offerings rest, longer each time that they are interrupted soon after their last rest (R-162)."""
+        """Let spot offerings rest, longer each time that they are interrupted within hours of the last rest (R-162)."""
         known = self.shortages.get_many([BootKey(offering) for offering in offerings])
         rests = {
-            offering: after_failure(known.get(BootKey(offering)), now)
+            offering: after_ending(known.get(BootKey(offering)), now)
             for offering in offerings
         }
         self.shortages.put({BootKey(offering): rest for offering, rest in rests.items()})
