@@ -110,3 +110,11 @@ def test_other_processes_begin_elsewhere_each_minute() -> None:
         reading = turns.reading(keys("many", 500), (), lambda: team_of)
         begun.add(reading.next_page()[0])
     assert len(begun) == 20
+
+
+def test_what_was_not_read_is_known_by_name() -> None:
+    waiting = keys("many", 500)
+    turns = ReadingTurns(ReadingBound(rows=100, stored_bytes=10**9, page_rows=10))
+    found = one_pass(turns, waiting, {"many": 1}, named=["many/w-00450"])
+    assert sorted(found + turns.unread()) == waiting
+    assert len(turns.unread()) == turns.unread_count == 400

@@ -4,7 +4,6 @@ The counters that conditions need stand beside the JSON: ``placed_count`` and ``
 because a condition cannot subtract).
 """
 
-import sys
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
@@ -33,7 +32,7 @@ from reservoir.adapters.dynamodb.table import (
     understood,
 )
 from reservoir.core.serialisation.json_codec import dumps, loads
-from reservoir.core.sharing.reading_turns import DemandReading, ReadingBound
+from reservoir.core.sharing.reading_turns import WHOLE, DemandReading
 from reservoir.names import (
     KEY,
     LISTING_INDEX,
@@ -60,7 +59,6 @@ STANDING: Final = "placed"
 # An update to this release is being rolled back: its index is gone before its functions are, and the index that the
 # release before reads is there still.
 _NO_SUCH_INDEX: Final = "ValidationException"
-_PAGE_ROWS: Final = ReadingBound().page_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,8 +247,7 @@ def row_of(record: WorkloadRecord) -> Attributes:
 
 
 def _all_of(keys: Collection[str]) -> DemandReading:
-    bound = ReadingBound(sys.maxsize, sys.maxsize, _PAGE_ROWS)
-    return DemandReading({"": sorted(keys)}, (), bound)
+    return DemandReading({"": sorted(keys)}, (), WHOLE)
 
 
 def _sized(row: Attributes) -> _Sized:

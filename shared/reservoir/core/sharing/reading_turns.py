@@ -4,6 +4,7 @@ Each team has its part of that room, in bytes, and what one leaves the others ha
 stopped, so that all that waits is looked at in turn. Workloads that were just written are named and come first.
 """
 
+import sys
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -23,6 +24,13 @@ class ReadingBound:
     rows: int = 20_000
     stored_bytes: int = 64 * 2**20
     page_rows: int = 800
+
+
+# Whoever only counts what waits has less memory than a planner, and holds nothing else of it.
+COUNTED_AT_ONCE: Final = ReadingBound(stored_bytes=32 * 2**20, page_rows=400)
+
+# for people, and whoever must not leave anybody out
+WHOLE: Final = ReadingBound(rows=sys.maxsize, stored_bytes=sys.maxsize)
 
 
 class DemandReading:
@@ -65,6 +73,13 @@ class DemandReading:
     def unread_count(self) -> int:
         """How many workloads there was no room for."""
         return len(self._team_of) - self._read_count
+
+    def unread(self) -> list[str]:
+        """Return the keys that there was no room for, by team."""
+        left: list[str] = []
+        for team, some in self._keys.items():
+            left += [key for key in some[self._taken[team] :] if key not in self._is_named]
+        return left + self._named
 
     def reached(self) -> Mapping[str, str]:
         """Return the last key that was read of each team of which some are not read."""
@@ -121,6 +136,10 @@ class ReadingTurns:
         self._minute = int(now.timestamp()) // 60
         if self._reading is not None:
             self._after = self._reading.reached()
+
+    def unread(self) -> list[str]:
+        """Return the keys that the last reading had no room for."""
+        return [] if self._reading is None else self._reading.unread()
 
     @property
     def unread_count(self) -> int:

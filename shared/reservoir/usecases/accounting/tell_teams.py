@@ -9,6 +9,7 @@ from reservoir.core.model.plan import ReasonCode
 from reservoir.core.model.team import Ceiling, Team
 from reservoir.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 from reservoir.core.sharing.accounts import NOBODY, month_of, owners
+from reservoir.core.sharing.reading_turns import COUNTED_AT_ONCE, ReadingTurns
 from reservoir.manifests.answers.status import QuotaUse, ResourceUse
 from reservoir.manifests.event_parts import Event
 from reservoir.manifests.team_events import (
@@ -41,6 +42,7 @@ class TellTeams:
     publisher: EventPublisher
     clock: Clock
     ceiling: Ceiling = field(default_factory=Ceiling)
+    turns: ReadingTurns = field(default_factory=lambda: ReadingTurns(COUNTED_AT_ONCE))
 
     def tell(self) -> int:
         """Publish what there is to say; return how many events that were."""
@@ -65,15 +67,18 @@ class TellTeams:
             _share(team, uses.get(team.name, ()), amounts.get(team.name, ()), spent, now)
             for team in teams
         ]
-        events += _over(teams, self.ceiling, spent, self._waiting(teams), now)
+        events += _over(teams, self.ceiling, spent, self._waiting(teams, now), now)
         self.publisher.publish(events)
         return len(events)
 
-    def _waiting(self, teams: Sequence[Team]) -> Counter[str]:
-        """Count by team the replicas for which a budget lets nothing be bought."""
+    def _waiting(self, teams: Sequence[Team], now: datetime) -> Counter[str]:
+        """Count by team the replicas for which a budget lets nothing be bought, of as many as there is room to read."""
         team_of = owners(teams)
         found: Counter[str] = Counter()
-        for record in self.workloads.list_needing_planning():
+        self.turns.begin(now)
+        for record in self.workloads.read_waiting(
+            lambda keys: self.turns.reading(keys, (), lambda: team_of)
+        ):
             held = sum(
                 item.count
                 for item in record.unplaced

@@ -1,13 +1,20 @@
 """Count what there is: for the history, for metrics, and for whoever asks now."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from itertools import chain
 
-from reservoir.core.history.sample import UNPLANNED, PendingForReason, Sample, measure
+from reservoir.core.history.sample import (
+    UNPLANNED,
+    PendingForReason,
+    Sample,
+    measure,
+)
 from reservoir.core.history.teams import measure_teams
 from reservoir.core.model.node_claim import placed_keys
 from reservoir.core.model.team import Team
+from reservoir.core.sharing.reading_turns import COUNTED_AT_ONCE, ReadingTurns
 from reservoir.ports.history import HistoryStore
 from reservoir.ports.state import (
     NodeClaimStore,
@@ -31,15 +38,14 @@ class CountWhatIsThere:
     offerings: OfferingStore
     clock: Clock
     teams: Callable[[], Sequence[Team]] = tuple  # who may not read policy counts none
+    turns: ReadingTurns = field(default_factory=lambda: ReadingTurns(COUNTED_AT_ONCE))
 
     def count(self) -> Sample:
         """Return what there is now."""
         taken_at = self.clock.now()
         reservations = [record.reservation for record in self.reservations.list_current()]
         claims = self.claims.list_live()
-        waiting = list(
-            chain.from_iterable(map(_waiting, self.workloads.list_needing_planning()))
-        )
+        waiting = self._what_waits(taken_at)
         types = {it.instance_type for it in reservations} | {
             claim.offering.instance_type for claim in claims
         }
@@ -59,6 +65,16 @@ class CountWhatIsThere:
                 measure_teams(teams, running, terms.workloads, waiting, sample.bought)
             ),
         )
+
+    def _what_waits(self, now: datetime) -> list[PendingForReason]:
+        """Return what waits; of more than there is room for the rest counts as one replica each."""
+        self.turns.begin(now)
+        read = self.workloads.read_waiting(
+            # by namespace: who may not read policy knows no teams
+            lambda keys: self.turns.reading(keys, (), lambda: str)
+        )
+        unread = (PendingForReason(key, 1, UNPLANNED, None) for key in self.turns.unread())
+        return [*chain.from_iterable(map(_waiting, read)), *unread]
 
 
 @dataclass(frozen=True, slots=True)
