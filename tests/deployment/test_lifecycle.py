@@ -15,6 +15,7 @@ from lab.embedded.client import EmbeddedAws
 from lab.embedded.deploy import DeploymentError
 from lab.embedded.reservoir import make_network
 from reservoir import names
+from reservoir.adapters.dynamodb.workloads import LISTED, STANDING
 from reservoir.cli.deployment import deploy as deploy_module
 from reservoir.cli.deployment.account import Account
 from reservoir.cli.deployment.connect import deployed, fleet
@@ -22,7 +23,17 @@ from reservoir.cli.deployment.deploy import Deploy
 from reservoir.cli.deployment.destroy import Destroy, DestroyRefusedError
 from reservoir.deployment.deployment import read
 from reservoir.manifests.parsing.problems import ManifestError
-from reservoir.names import DEPLOYMENT, EVENT_BUS, Queue, Table, output_name
+from reservoir.names import (
+    DEPLOYMENT,
+    EVENT_BUS,
+    KEY,
+    LISTING_KEY,
+    PLACED_KEY,
+    ROW_REVISION,
+    Queue,
+    Table,
+    output_name,
+)
 from tests.deployment.embedded_cdk import EmbeddedCdk
 
 pytestmark = pytest.mark.embedded
@@ -170,6 +181,25 @@ def test_deploying_again_is_the_same_deployment(story: Story) -> None:
     assert story.deploy() == []
     assert len(story.cdk.calls) == story_calls + 1
     assert story.holds() == before
+
+
+def test_namespaces_that_no_team_keeps_apart_are_warned_of_once_it_is_deployed(
+    story: Story,
+) -> None:
+    dynamodb = story.aws.client("dynamodb")
+    table = story.cdk.outputs[output_name(Table.WORKLOADS)]
+    keys = [{KEY: {"S": f"{namespace}/train"}} for namespace in ("audio", "vision")]
+    for key, value in zip(keys, (PLACED_KEY, LISTING_KEY), strict=True):
+        shown = {"S": STANDING if value == PLACED_KEY else LISTED}
+        row = {**key, value: shown, ROW_REVISION: {"N": "1"}}
+        dynamodb.put_item(TableName=table, Item=row)
+    assert story.deploy() == [
+        "warning: there is no Team: any sender may withdraw the work of all 2 namespaces (audio, vision);"
+        " give namespaces to principals, see docs/teams.md"
+    ]
+    for key in keys:
+        dynamodb.delete_item(TableName=table, Key=key)
+    assert story.deploy() == []
 
 
 def test_the_role_of_spot_is_made_where_it_is_missing_and_is_never_in_the_way(

@@ -15,6 +15,7 @@ from typer.testing import Result
 
 from lab.fakes.manifests import team_manifest
 from lab.fakes.pages import Pages
+from lab.fakes.stores.demand_census import MemoryDemandCensus
 from lab.fakes.values import workload_record
 from lab.worlds.disrupt_world import DisruptWorld
 from lab.worlds.launch_world import DEPLOYMENT
@@ -63,6 +64,13 @@ class Aws:
     trail: dict[str, Any] = field(
         default_factory=lambda: {"IsLogging": True, "EventSelectors": [WRITES]}
     )
+
+    demand_policy: str | None = None
+
+    def get_queue_attributes(self, **asked: Any) -> dict[str, Any]:
+        assert asked["AttributeNames"] == ["Policy"]
+        policy = self.demand_policy
+        return {} if policy is None else {"Attributes": {"Policy": policy}}
 
     @property
     def exceptions(self) -> "Aws":
@@ -141,6 +149,10 @@ class Patient(Stack):
     def snapshots(self) -> SnapshotGatherer:
         return self.world.gatherer()
 
+    @property
+    def demand_census(self) -> MemoryDemandCensus:
+        return MemoryDemandCensus(self.world.state.workloads, self.world.clock)
+
     def client(self, _: str) -> Aws:
         aws: Aws = self.aws
         return aws
@@ -212,7 +224,33 @@ def test_namespaces_that_no_team_keeps_apart(patient: Patient) -> None:
 
     manifest = team_manifest("sound", namespaces=["audio"])
     patient.world.store.commit([PutPolicy(PolicyKind.TEAM, "sound", manifest, 1, None)])
-    assert not [each for each in patient.findings() if "no Team" in each[2]]
+    assert not [each for each in patient.findings() if "no Team" in each[2]], (
+        "one namespace is nobody else's"
+    )
+
+
+def test_what_waits_in_namespaces_of_no_team_counts_as_well(patient: Patient) -> None:
+    manifest = team_manifest("sound", namespaces=["audio"])
+    patient.world.store.commit([PutPolicy(PolicyKind.TEAM, "sound", manifest, 1, None)])
+    for namespace in ("audio", "vision", "maps"):
+        record = replace(workload_record(replicas=1), key=f"{namespace}/train")
+        patient.world.state.workloads.put(record, expected_revision=None)
+    (found,) = [each for each in patient.findings() if "no Team" in each[2]]
+    assert "2 namespaces (maps, vision)" in found[2]
+
+
+def test_a_demand_queue_that_takes_messages_of_other_accounts(patient: Patient) -> None:
+    statement = {
+        "Effect": "Allow",
+        "Principal": {"AWS": "arn:aws:iam::999988887777:root"},
+        "Action": "sqs:SendMessage",
+    }
+    patient.aws.demand_policy = json.dumps({"Statement": [statement]})
+    assert only(patient) == (
+        "warning",
+        "policy",
+        "the demand queue takes messages of other accounts: arn:aws:iam::999988887777:root",
+    )
 
 
 def test_a_pool_that_can_never_launch(patient: Patient) -> None:

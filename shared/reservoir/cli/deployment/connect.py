@@ -3,6 +3,8 @@
 from datetime import datetime
 
 from reservoir import names
+from reservoir.adapters.aws_errors import map_client_errors
+from reservoir.adapters.dynamodb.demand_census import DynamoDbDemandCensus
 from reservoir.adapters.dynamodb.node_claims import DynamoDbNodeClaimStore
 from reservoir.adapters.dynamodb.policy import DynamoDbPolicyStore
 from reservoir.adapters.dynamodb.workloads import DynamoDbWorkloadStore
@@ -31,10 +33,32 @@ def deployed(clients: Clients, stack: FoundStack) -> Deployed:
     )
     queue, publisher = _queue(clients, stack), _publisher(clients, stack)
     principals = ResolvePrincipals(IamPrincipals(clients("iam")), SystemClock())
+    workloads = DynamoDbWorkloadStore(
+        clients("dynamodb"), stack.tables[Table.WORKLOADS], SystemClock()
+    )
+    census = DynamoDbDemandCensus(
+        clients("dynamodb"), stack.tables[Table.WORKLOADS], SystemClock()
+    )
+
+    def namespaces() -> frozenset[str]:
+        keys = {*workloads.placed_revisions(), *census.waiting_keys()}
+        return frozenset(key.partition("/")[0] for key in keys)
+
+    def demand_policy() -> str | None:
+        with map_client_errors():
+            asked = clients("sqs").get_queue_attributes(
+                QueueUrl=stack.outputs[output_name(Queue.DEMAND)],
+                AttributeNames=["Policy"],
+            )
+        found: str | None = asked.get("Attributes", {}).get("Policy")
+        return found
+
     return Deployed(
         policy,
         _node_claims(clients, stack),
         ApplyPolicy(policy, publisher, queue, principals),
+        namespaces,
+        demand_policy,
     )
 
 

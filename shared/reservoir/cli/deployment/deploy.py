@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -15,10 +15,13 @@ from reservoir.deployment.partitions import unserved
 from reservoir.manifests.events import Change
 from reservoir.manifests.parsing.problems import ManifestError, Problem
 from reservoir.names import MANIFEST_NAME, MANIFEST_TEXT, RELEASE_OUTPUT, VERSION
+from reservoir.ports.errors import AwsError
 from reservoir.ports.policy import PolicyKind, PolicyStore
 from reservoir.ports.state import NodeClaimStore
 from reservoir.usecases.policy.apply_policy import ApplyPolicy, Name, names_in
 from reservoir.usecases.policy.deploy_policy import removed_names
+from reservoir.usecases.policy.open_doors import open_doors
+from reservoir.usecases.policy.policy_objects import policy_of
 
 Report = Callable[[str], None]
 
@@ -33,6 +36,8 @@ class Deployed:
     policy: PolicyStore
     node_claims: NodeClaimStore
     applier: ApplyPolicy
+    namespaces: Callable[[], Collection[str]]  # with work that runs or waits
+    demand_policy: Callable[[], str | None]  # of the demand queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,7 @@ class Deploy:
             and self.account.make_spot_role()
         ):
             self.report(f"{SPOT_ROLE} was missing, and is made")
+        self._tell_of_open_doors()
 
     def diff(self, arguments: Sequence[str]) -> None:
         """Say what a deployment would change; ``arguments`` go to ``cdk diff``. Raises as ``run`` does."""
@@ -159,6 +165,32 @@ class Deploy:
                     f"an earlier stack {self.deployment.stack} left {', '.join(found)}: name it here to go on with"
                     " what it holds, or delete it",
                 )
+
+    def _tell_of_open_doors(self) -> None:
+        """Warn of what lets others in, once it is deployed. Who may not read all of it is told so: it was deployed."""
+        name = self.deployment.stack
+        found = next((it for it in self.account.stacks() if it.name == name), None)
+        if found is None:
+            return
+        used = replace(found, tables={**found.tables, **self.deployment.tables})
+        try:
+            stack = self.connect(used)
+            policy = policy_of(stack.policy.list_all())
+            if policy.unreadable:
+                return
+            doors = list(
+                open_doors(
+                    policy.teams,
+                    stack.namespaces(),
+                    self.account.id(),
+                    stack.demand_policy(),
+                )
+            )
+        except AwsError as error:
+            self.report(f"warning: who may ask for what was not looked at: {error}")
+            return
+        for door in doors:
+            self.report(f"warning: {door.message}; {door.advice}")
 
     def _tell_of_policy(self, stack: Deployed) -> None:
         folder = self.deployment.manifests

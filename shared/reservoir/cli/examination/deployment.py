@@ -10,15 +10,15 @@ from reservoir.core.model.capacity_reservation import ACTIVE
 from reservoir.core.model.node_class import ValidationOutcome
 from reservoir.core.what_if.never_launches import never_launching
 from reservoir.manifests.crosscheck import ObjectSet, cross_check
-from reservoir.names import VERSION
+from reservoir.names import VERSION, Queue
 from reservoir.ports.policy import PolicyKind
 from reservoir.usecases.policy.not_launching import not_launching
+from reservoir.usecases.policy.open_doors import open_doors
 from reservoir.usecases.policy.policy_objects import Policy, policy_of
 from reservoir.usecases.policy.start_readiness import missing_for_starts
 from reservoir.usecases.safety.envelope import LiftEnvelope
 from reservoir.usecases.safety.tables import OwnTables
 
-_NAMED_MAX: Final = 5  # namespaces in a message
 _NOT_READ: Final = frozenset({"Disabled", "Disabling"})  # states of an event source mapping
 
 
@@ -89,7 +89,7 @@ def policy(stack: Connection) -> Iterator[Finding]:
                 message,
                 "fix what it names, then apply the class again",
             )
-    yield from _open_to_everybody(stack, found)
+    yield from _open_to_others(stack, found)
     for each in found.node_classes:
         validation = each.status.validation
         if validation is not None and validation.outcome is ValidationOutcome.REFUSED:
@@ -129,22 +129,22 @@ def policy(stack: Connection) -> Iterator[Finding]:
         )
 
 
-def _open_to_everybody(stack: Connection, found: Policy) -> Iterator[Finding]:
-    """Whether several namespaces are in use that no Team keeps apart."""
-    if found.teams or found.unreadable:
+def _open_to_others(stack: Connection, found: Policy) -> Iterator[Finding]:
+    """Whether others are let in than most deployments mean; Teams that cannot be read may say otherwise."""
+    if found.unreadable:
         return
-    in_use = sorted(
-        {key.partition("/")[0] for key in stack.outside.workloads.placed_revisions()}
+    outside = stack.outside
+    keys = {*outside.workloads.placed_revisions(), *outside.demand_census.waiting_keys()}
+    asked = stack.client("sqs").get_queue_attributes(
+        QueueUrl=outside.settings.queue_urls[Queue.DEMAND], AttributeNames=["Policy"]
     )
-    if len(in_use) > 1:
-        names = ", ".join(in_use[:_NAMED_MAX])
-        message = f"there is no Team: any sender may withdraw the work of all {len(in_use)} namespaces ({names})"
-        yield Finding(
-            Severity.WARNING,
-            "policy",
-            message,
-            "give namespaces to principals, see docs/teams.md",
-        )
+    for door in open_doors(
+        found.teams,
+        {key.partition("/")[0] for key in keys},
+        stack.caller().split(":")[4],
+        asked.get("Attributes", {}).get("Policy"),
+    ):
+        yield Finding(Severity.WARNING, "policy", door.message, door.advice)
 
 
 def pools(stack: Connection) -> Iterator[Finding]:
