@@ -23,10 +23,12 @@ from reservoir.cli.nouns.selection import label_selector
 from reservoir.cli.output import as_table
 from reservoir.core.capacity.unavailable_offerings import Market
 from reservoir.core.history.past_event import PastEvent
+from reservoir.core.launching.placed_terms import terms_of
 from reservoir.core.model.capacity_reservation import ReservationKind
 from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_claim import ClaimState
 from reservoir.core.model.plan import OfferingKey
+from reservoir.core.scheduling_terms.resources import Resources
 from reservoir.core.what_if.added_capacity import parse_added_capacity
 from reservoir.manifests.answers.operations import parse_request
 from reservoir.ports.capacity_blocks import BlockOffering
@@ -145,6 +147,32 @@ def test_workloads_that_run_and_those_that_wait(world: DisruptWorld) -> None:
     assert waiting[:6] == ["research", "huge", "1", "0", "waiting", "4m8s"]
     assert "Incompatible:" in waiting or "TooLarge:" in waiting
     assert placed == ["research", "train", "2", "2", "placed", "4m8s", "-"]
+
+
+def test_workloads_say_which_generations_run(world: DisruptWorld) -> None:
+    record = world.state.workloads.get("research/train")
+    assert record is not None
+    assert record.workload is not None
+    running = terms_of(record.workload)
+    wanted = replace(
+        record.workload,
+        generation=record.generation + 3,
+        requests=Resources.of({"cpu": 1}),
+    )
+    changed = replace(
+        record, generation=wanted.generation, workload=wanted, former=(running,)
+    )
+    world.state.workloads.put(changed, expected_revision=record.revision)
+
+    (row,) = items(world, "workloads", "research/train")
+    assert row["spec"]["generation"] == record.generation + 3
+    assert row["status"]["outdatedGenerations"] == [
+        {"generation": record.generation, "replicas": row["status"]["outdated"]}
+    ]
+    assert row["status"]["outdated"] == record.placed_count > 0
+    wide = run(world, "get", "workloads", "research/train", "-o", "wide").stdout
+    shown = f"{wanted.generation}, {record.placed_count} of {record.generation}"
+    assert shown in re.sub(" +", " ", wide)
 
 
 def test_nodes_with_their_prices_in_usd(world: DisruptWorld) -> None:

@@ -68,6 +68,13 @@ def test_a_node_is_as_full_as_what_runs_was_when_it_was_placed(
     assert {current_key(placed.workload_key) for placed in shown.placements} == {KEY}
 
 
+def test_who_runs_with_earlier_terms_is_counted_by_generation() -> None:
+    terms = PlacedTerms({KEY: NOW}, {KEY: (terms_of(SMALL), terms_of(LARGE))})
+    claims = [running(3, (1, 1), (2, 1), (3, 1)), running(2, (2, 2)), running(1, (3, 1))]
+    assert terms.outdated(claims) == {KEY: {1: 1, 2: 3}}
+    assert PlacedTerms({KEY: NOW}, {}).outdated(claims) == {}
+
+
 def test_withdrawn_replicas_count_with_what_they_were_placed_with() -> None:
     terms = PlacedTerms({KEY: NOW}, {KEY: (terms_of(LARGE),)})
     drain = Drain(

@@ -60,6 +60,7 @@ def _listing(now: datetime) -> Listing[WorkloadRow]:
                 is_wide=True,
                 is_number=True,
             ),
+            Column("GENERATIONS", _generations, is_wide=True),
             Column(
                 "COULD RUN",
                 lambda row: ahead(row.status.next_feasible_at, now),
@@ -70,6 +71,14 @@ def _listing(now: datetime) -> Listing[WorkloadRow]:
         lambda row: f"workload/{row.metadata.namespace}/{row.metadata.name}",
         lambda row: row.model_dump(mode="json", exclude_none=True),
     )
+
+
+def _generations(row: WorkloadRow) -> str:
+    """Return the present generation, and which earlier ones run still."""
+    earlier = [
+        f"{each.replicas} of {each.generation}" for each in row.status.outdated_generations
+    ]
+    return ", ".join([str(row.spec.generation), *earlier])
 
 
 def _reasons(row: WorkloadRow) -> str:

@@ -111,16 +111,21 @@ class PlacedTerms:
             drain=drain,
         )
 
-    def outdated(self, claims: Iterable[NodeClaim]) -> Counter[str]:
-        """Count the replicas on claims that were placed with other terms than today's, by workload."""
-        found: Counter[str] = Counter()
+    def outdated(self, claims: Iterable[NodeClaim]) -> Mapping[str, Counter[int]]:
+        """Count the replicas on claims that were placed with other terms than today's, by workload.
+
+        Of each workload they are counted by the last generation that had their terms.
+        """
+        found: dict[str, Counter[int]] = {}
         for claim in claims:
             known = [
                 placed for placed in claim.placements if placed.workload_key in self._former
             ]
             for note in generations_of(claim.placed_with, known):
-                if self._key(note) != note.workload_key:
-                    found[note.workload_key] += note.count
+                generation = self._key(note).removeprefix(f"{note.workload_key}{_MARK}")
+                if generation != note.workload_key:
+                    by_generation = found.setdefault(note.workload_key, Counter())
+                    by_generation[int(generation)] += note.count
         return found
 
     def in_use(self, claims: Iterable[NodeClaim]) -> Mapping[str, frozenset[int]]:

@@ -50,6 +50,13 @@ class WorkloadRowSpec(Part):
     requests: dict[str, str] = Field(default_factory=dict, description="Of one replica.")
 
 
+class GenerationReplicas(Part):
+    """Replicas that run with the spec of an earlier generation."""
+
+    generation: int = Field(description="The last one with that spec.")
+    replicas: int
+
+
 class WorkloadRowStatus(Part):
     """What became of it."""
 
@@ -59,6 +66,9 @@ class WorkloadRowStatus(Part):
     outdated: int = Field(
         default=0,
         description="Placed replicas that run with an earlier spec than the present one.",
+    )
+    outdated_generations: list[GenerationReplicas] = Field(
+        default_factory=list, description="How many of these run with which."
     )
     submitted_at: AwareDatetime | None = None
     pending_since: AwareDatetime | None = None

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from reservoir.core.model.node_claim import NodeClaim
 from reservoir.core.model.workload import Workload
 from reservoir.manifests.answers.listed import (
+    GenerationReplicas,
     Named,
     WorkloadRow,
     WorkloadRowSpec,
@@ -44,7 +45,9 @@ class ListWorkloads:
         records.update(self.workloads.get_many((set(keys) or set(pools)) - records.keys()))
         outdated = placed_terms(records).outdated(live)
         return [
-            _row(record, record.workload, pools.get(key, frozenset()), outdated[key])
+            _row(
+                record, record.workload, pools.get(key, frozenset()), outdated.get(key, {})
+            )
             for key, record in sorted(records.items())
             if record.workload is not None
         ]
@@ -59,7 +62,10 @@ def _pools_by_workload(claims: Collection[NodeClaim]) -> Mapping[str, frozenset[
 
 
 def _row(
-    record: WorkloadRecord, workload: Workload, pools: Collection[str], outdated: int
+    record: WorkloadRecord,
+    workload: Workload,
+    pools: Collection[str],
+    outdated: Mapping[int, int],
 ) -> WorkloadRow:
     waits = (
         [waiting(unplaced) for unplaced in record.unplaced] if record.pending_count else []
@@ -80,7 +86,11 @@ def _row(
             state=_state(record),
             placed=record.placed_count,
             pending=record.pending_count,
-            outdated=outdated,
+            outdated=sum(outdated.values()),
+            outdated_generations=[
+                GenerationReplicas(generation=generation, replicas=outdated[generation])
+                for generation in sorted(outdated)
+            ],
             submitted_at=record.submitted_at,
             pending_since=record.pending_since if record.pending_count else None,
             next_feasible_at=min(
