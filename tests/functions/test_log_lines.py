@@ -202,6 +202,7 @@ def test_a_reaction_that_is_to_come_again_says_for_whom(
 
     monkeypatch.setattr("functions.react.handler.react", Refused)
     monkeypatch.setattr("functions.react.handler.redelivery", MemoryRedelivery)
+    monkeypatch.setattr("functions.react.handler.marking_functions", frozenset)
     golden = json.loads((EVENTS / "spot_interruption.json").read_text())
     body = json.dumps(
         golden
