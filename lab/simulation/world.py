@@ -267,7 +267,10 @@ class World:
         return self.chance.hits("bus_refuses", self.faults().bus_refuses)
 
     def kept_events(self, detail_type: str) -> Iterator[Detail]:
-        """Yield the details of events of a type that the bus has refused and that are kept for it."""
+        """Yield the details of events of a type that the bus has refused and that are kept for it.
+
+        What is published again is still among them while it is heard.
+        """
         for message in self.sqs.queues[UNPUBLISHED].messages:
             for entry in json.loads(message.body):
                 if entry["DetailType"] == detail_type:
