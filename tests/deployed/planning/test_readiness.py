@@ -212,13 +212,3 @@ def test_each_is_told_more_than_an_hour_before_it_begins_and_the_clean_one_is_no
     }
 
     world.expected_denials += [line for line in world.denials() if "iam:PassRole" in line]
-
-    doctor = world.command("doctor", "-o", "json")
-    said = {
-        each["status"]["message"].split()[0]
-        for each in json.loads(doctor.stdout)["items"]
-        if each["metadata"]["name"] == "starts"
-    }
-    assert said == {blocks[name] for name in faults}
-    status = json.loads(world.command("status", "-o", "json").stdout)
-    assert {each["reservation"] for each in status["unready"]} == said
