@@ -315,6 +315,10 @@ class EmbeddedAws:
         """Set the account's quota of Lambda invocations at once; AWS's default is 1,000."""
         self.control.call("POST", "/lambda", {"account_concurrency": count})
 
+    def set_account_rules(self, **rules: Any) -> None:
+        """Set what the account demands: ``boundary``, ``tags``, ``with_keys``, ``in_vpc``, ``denied``."""
+        self.control.call("POST", "/account-rules", rules)
+
     def keep(self) -> None:
         """Keep everything in the folder that was given, as a whole; the clock stands meanwhile, and requests wait.
 

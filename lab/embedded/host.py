@@ -15,6 +15,7 @@ from ministack import app
 from lab.embedded import delivery, ec2, services
 from lab.embedded.cloudformation import events as stack_events
 from lab.embedded.cloudformation import provisioners
+from lab.embedded.cloudformation.account_rules import AccountRules
 from lab.embedded.control import ControlServer, JsonObject
 from lab.embedded.ec2_gate import Ec2Gate
 from lab.embedded.emulated_time import services as services_in_time
@@ -135,6 +136,8 @@ class Host:
         stack_events.install(self.clock)
         TableBackups().install()
         gate = Ec2Gate(self.ec2, ACCOUNT_ID, REGION)
+        self._rules = AccountRules()
+        self._rules.install()
         networks = FunctionNetworks(self.ec2, ACCOUNT_ID, REGION)
         networks.install()
         Router(self.faults, self.ec2, gate, self.runtime.environment_of, networks).install()
@@ -204,6 +207,7 @@ class Host:
             "POST /clock": lambda payload: set_clock(self.governor, payload),
             "GET /environments": lambda _: {"environments": self.runtime.environments()},
             "POST /lambda": self._limit_concurrency,
+            "POST /account-rules": self._rules.set,
             "POST /keep": lambda _: self._keep(),
             "POST /reset": lambda _: self._reset(),
             "GET /faults": lambda _: {"faults": self.faults.rules()},
