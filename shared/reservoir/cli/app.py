@@ -28,6 +28,11 @@ COMMANDS: Final = (
         "validate", f"{_ROOMS}.policy.validate", "Check manifests, without an AWS account."
     ),
     Listed(
+        "import",
+        f"{_ROOMS}.policy.import_",
+        "Write manifests for what other systems call their capacity.",
+    ),
+    Listed(
         "get",
         f"{_ROOMS}.see.get",
         "List workloads, nodes, reservations, offerings, policy.",

@@ -9,7 +9,7 @@ from reservoir.manifests.parsing.load import Document
 from reservoir.manifests.parsing.problems import Location, Problem, Severity, path_of
 
 # What whoever made the file should have replaced: of shells, Terraform, Helm, make, and hand-written templates.
-_VARIABLE: Final = re.compile(
+VARIABLE: Final = re.compile(
     r"\$\{[^{}]{1,64}\}|\$\([A-Za-z_][\w.-]{0,63}\)|\$[A-Za-z_]\w{0,63}|\{\{.{1,64}?\}\}"
     r"|<<?[A-Za-z_][\w .-]{0,63}>>?|__[A-Z][A-Z0-9_]{0,63}__"
 )
@@ -87,7 +87,7 @@ def placeholders(document: Document, subject: str) -> Iterator[Problem]:
             else [value]
         )
         for text in texts:
-            found = _VARIABLE.search(text) if isinstance(text, str) else None
+            found = VARIABLE.search(text) if isinstance(text, str) else None
             if found is not None:
                 place = location if text is value else (*location, text)
                 message = f"holds {found[0]}, a variable that nothing has replaced"
