@@ -414,7 +414,9 @@ type WorkloadSpec struct {
 	// All replicas of the gang in one value of this label.
 	GangTopologyKey *GangTopologyKey `json:"gangTopologyKey,omitempty"`
 	// Whether a replica starts only once the one that it follows has left its node, or has had
-	// to; true with a `checkpointPeriod`, unless said otherwise.
+	// to; true with a `checkpointPeriod`, unless said otherwise. Said to be true, a `duration`
+	// does not keep the work out of a reservation that ends earlier: it is drained then, and
+	// goes on elsewhere.
 	Handover *bool `json:"handover,omitempty"`
 	// USD an hour for all replicas together.
 	MaxPricePerHour interface{}            `json:"maxPricePerHour,omitempty"`

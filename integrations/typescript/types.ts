@@ -373,7 +373,7 @@ export interface WorkloadSpec {
   gangTopologyKey?:
     ("topology.kubernetes.io/zone" | "topology.k8s.aws/zone-id" | "karpenter.k8s.aws/placement-group-id") | null;
   /**
-   * Whether a replica starts only once the one that it follows has left its node, or has had to; true with a `checkpointPeriod`, unless said otherwise.
+   * Whether a replica starts only once the one that it follows has left its node, or has had to; true with a `checkpointPeriod`, unless said otherwise. Said to be true, a `duration` does not keep the work out of a reservation that ends earlier: it is drained then, and goes on elsewhere.
    */
   handover?: boolean | null;
   /**
