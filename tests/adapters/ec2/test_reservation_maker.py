@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from botocore.exceptions import ClientError
 
 from lab.worlds.cloud import TYPE, ZONE_A, Cloud
 from reservoir.adapters.ec2.reservation_maker import Ec2ReservationMaker
@@ -64,6 +65,21 @@ def test_to_cancel_what_has_ended_is_no_error(
     reservation_id = maker.make(order(cloud))
     maker.cancel(reservation_id)
     maker.cancel(reservation_id)
+
+
+def test_a_refusal_to_cancel_what_goes_on_is_an_error(
+    cloud: Cloud, maker: Ec2ReservationMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reservation_id = maker.make(order(cloud))
+
+    def refuses(**request: object) -> None:
+        assert request == {"CapacityReservationId": reservation_id}
+        error = {"Code": "InvalidCapacityReservationState"}
+        raise ClientError({"Error": error}, "CancelCapacityReservation")  # type: ignore[typeddict-item] # as EC2 says it
+
+    monkeypatch.setattr(cloud.ec2, "cancel_capacity_reservation", refuses)
+    with pytest.raises(AwsError, match="InvalidCapacityReservationState"):
+        maker.cancel(reservation_id)
 
 
 def test_what_was_never_there_is_an_error(maker: Ec2ReservationMaker) -> None:

@@ -10,7 +10,7 @@ from reservoir.ports.errors import RefusedError
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
 
-# EC2 refuses to cancel what has ended.
+# With it EC2 refuses to cancel what has ended, and also what is in a state that takes no cancellation yet.
 _ENDED_CODE: Final = "InvalidCapacityReservationState"
 
 
@@ -54,12 +54,20 @@ class Ec2ReservationMaker:
         )
 
     def cancel(self, reservation_id: str) -> None:
-        """Cancel it."""
+        """Cancel it; one that has ended already is fine, any other refusal is raised."""
         try:
             with map_client_errors():
                 self._client.cancel_capacity_reservation(
                     CapacityReservationId=reservation_id
                 )
         except RefusedError as error:
-            if error.code != _ENDED_CODE:
+            if error.code != _ENDED_CODE or not self._has_ended(reservation_id):
                 raise
+
+    def _has_ended(self, reservation_id: str) -> bool:
+        with map_client_errors():
+            answer = self._client.describe_capacity_reservations(
+                CapacityReservationIds=[reservation_id]
+            )
+        states = {each["State"] for each in answer["CapacityReservations"]}
+        return states <= ENDED_STATES
