@@ -108,5 +108,5 @@ def test_keys_that_dynamodb_leaves_out_are_asked_for_again_and_given_up_in_the_e
     assert patient.asked == [3, 2, 1]
     silent = LeavingOut(answering_count=1)
     with pytest.raises(ThrottledError):
-        DynamoDbTable(silent, "t", lambda _: None).get_many(["a", "b", "c"], START)  # type: ignore[arg-type] # as above
+        list(DynamoDbTable(silent, "t", lambda _: None).get_many(["a", "b", "c"], START))  # type: ignore[arg-type] # as above
     assert silent.asked == [3, *[2] * 7]

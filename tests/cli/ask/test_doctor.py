@@ -185,7 +185,7 @@ def test_a_deployment_of_which_nothing_is_wrong(patient: Patient) -> None:
     assert (result.exit_code, result.stdout, result.stderr) == (
         0,
         "",
-        "no problems found (16 checks)\n",
+        "no problems found (17 checks)\n",
     )
 
 
@@ -307,7 +307,7 @@ def test_what_may_not_be_looked_at_is_said_to_be_skipped(patient: Patient) -> No
     assert message.startswith("not checked: ")
     result = patient.run("doctor")
     assert result.exit_code == 0
-    assert result.stderr == "15 of 16 checks ran\n"
+    assert result.stderr == "16 of 17 checks ran\n"
 
 
 def test_a_stack_of_another_release(patient: Patient) -> None:
