@@ -17,9 +17,16 @@ class WorkQueues(Construct):
     """The five queues. Encrypted with SQS's own key: with AWS's KMS key EventBridge could not write."""
 
     def __init__(
-        self, scope: Construct, construct: str, *, retain: bool, event_bus_name: str
+        self,
+        scope: Construct,
+        construct: str,
+        *,
+        retain: bool,
+        event_bus_name: str,
+        unpublished_name: str,
     ) -> None:
         super().__init__(scope, construct)
+        self._unpublished_name = unpublished_name
         self._retain = retain
         self.dead_letters = {queue: self._dead_letters(queue) for queue in Queue}
         self.by_name = {queue: self._queue(queue) for queue in Queue}
@@ -90,6 +97,7 @@ class WorkQueues(Construct):
         return sqs.Queue(
             self,
             "UnpublishedEvents",
+            queue_name=self._unpublished_name,
             encryption=sqs.QueueEncryption.SQS_MANAGED,
             enforce_ssl=True,
             retention_period=RETENTION,

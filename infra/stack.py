@@ -66,13 +66,17 @@ class ReservoirStack(Stack):
             protect=config.retain and not is_new,
             with_older_indexes=with_older_indexes,
         )
+        self.snapshots = self._snapshots()
         self.queues = WorkQueues(
-            self, "Queues", retain=config.retain, event_bus_name=deployment.event_bus_name
+            self,
+            "Queues",
+            retain=config.retain,
+            event_bus_name=deployment.event_bus_name,
+            unpublished_name=self.snapshots.bucket_name + names.UNPUBLISHED_EVENTS_SUFFIX,
         )
         self.bus = events.EventBus(
             self, "Outbound", event_bus_name=deployment.event_bus_name
         )
-        self.snapshots = self._snapshots()
         self.timers = DrainTimers(
             self,
             "DrainTimers",
@@ -158,6 +162,9 @@ class ReservoirStack(Stack):
         for queue, letters in self.queues.dead_letters.items():
             CfnOutput(self, names.dead_letters_output(queue), value=letters.queue_url)
         CfnOutput(self, "UndeliveredQueueUrl", value=self.queues.undelivered.queue_url)
+        CfnOutput(
+            self, "UnpublishedEventsQueueUrl", value=self.queues.unpublished.queue_url
+        )
         CfnOutput(self, names.DEPLOYMENT_NAME_OUTPUT, value=self.deployment.name)
         CfnOutput(self, names.RELEASE_OUTPUT, value=names.VERSION)
 
@@ -190,7 +197,6 @@ class ReservoirStack(Stack):
                 Queue.DEMAND
             ].queue_url,
             names.EVENT_BUS: self.bus.event_bus_name,
-            names.UNPUBLISHED_EVENTS_QUEUE: self.queues.unpublished.queue_url,
             names.SNAPSHOTS_BUCKET: self.snapshots.bucket_name,
             names.DRAIN_SCHEDULE_GROUP: self.timers.group.schedule_group_name,
             names.DRAIN_SCHEDULE_ROLE_ARN: self.timers.role.role_arn,
@@ -233,11 +239,6 @@ class ReservoirStack(Stack):
             compatible_architectures=[target.architecture],
             description="Locked third-party packages",
         )
-        # All variables of a function share 4 KB, so some are told only where they are used.
-        common = dict(self.settings)
-        rejected = {
-            names.DEMAND_DEAD_LETTER_QUEUE: common.pop(names.DEMAND_DEAD_LETTER_QUEUE)
-        }
         bundle = FunctionBundle(
             code=code_asset(target),
             layer=layer,
@@ -245,7 +246,7 @@ class ReservoirStack(Stack):
             keep_logs=self.deployment.settings.retain,
             log_retention_days=self.deployment.settings.log_retention_days,
             environment={
-                **common,
+                **self.settings,
                 **planner_environment(self.deployment.settings),
                 **safety_environment(self.deployment.settings),
                 names.HISTORY_DAYS: str(self.deployment.settings.history_days),
@@ -257,13 +258,11 @@ class ReservoirStack(Stack):
             reserve_concurrency=self.deployment.settings.reserve_concurrency,
             is_traced=self.deployment.settings.tracing,
         )
+        # All variables of a function share 4 KB, so the tags are told only where they are used.
         launch_tags = json.dumps(
             self.deployment.settings.tags, sort_keys=True, separators=(",", ":")
         )
-        own_variables = {
-            Function.LAUNCH: {names.LAUNCH_TAGS: launch_tags},
-            Function.INTAKE: rejected,
-        }
+        own_variables = {Function.LAUNCH: {names.LAUNCH_TAGS: launch_tags}}
         return {
             function: ReservoirFunction(
                 self,

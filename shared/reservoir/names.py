@@ -175,14 +175,15 @@ POLICY_CHANGED: Final = "Policy Changed"
 HISTORY_RULE_SUFFIX: Final = "-history"
 PUBLISH_METRICS: Final = "PUBLISH_METRICS"  # environment variable: "true" or "false"
 HISTORY_DAYS: Final = "HISTORY_DAYS"  # environment variable: how long what happened is kept
+# Behind the bucket's name, the name of the queue of what the outbound bus refused. All variables of a function share
+# 4 KB, and SQS takes no name for a minute after a queue of that name was deleted: CloudFormation's buckets differ.
+UNPUBLISHED_EVENTS_SUFFIX: Final = "-unpublished"
 # Environment variables: where intake puts rejected messages with their reason, the snapshots, the drain timers.
 DEMAND_DEAD_LETTER_QUEUE: Final = "DEMAND_DEAD_LETTER_QUEUE_URL"
 SNAPSHOTS_BUCKET: Final = "SNAPSHOTS_BUCKET"
 DRAIN_SCHEDULE_GROUP: Final = "DRAIN_SCHEDULE_GROUP"  # of EventBridge Scheduler
 DRAIN_SCHEDULE_ROLE_ARN: Final = "DRAIN_SCHEDULE_ROLE_ARN"
 DRAIN_SCHEDULE_TARGET_ARN: Final = "DRAIN_SCHEDULE_TARGET_ARN"  # the expire function
-# what the outbound bus refused
-UNPUBLISHED_EVENTS_QUEUE: Final = "UNPUBLISHED_EVENTS_QUEUE_URL"
 # what timers could not deliver
 DRAIN_SCHEDULE_DEAD_LETTERS_ARN: Final = "DRAIN_SCHEDULE_DEAD_LETTERS_ARN"
 # of the account's instances in the region; an id follows

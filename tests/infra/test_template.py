@@ -247,7 +247,7 @@ def test_functions_get_every_variable_that_the_names_module_names(
     promised = {
         *Table,
         *Queue,
-        names.UNPUBLISHED_EVENTS_QUEUE,
+        names.DEMAND_DEAD_LETTER_QUEUE,
         names.EVENT_BUS,
         names.SNAPSHOTS_BUCKET,
         names.DRAIN_SCHEDULE_GROUP,

@@ -43,9 +43,6 @@ OPTIONAL: Final = (
     names.METADATA_HTTP_TOKENS_POLICY,
     # A stack of 0.2.0 has none; the command line meets one while it updates it.
     names.DRAIN_SCHEDULE_DEAD_LETTERS_ARN,
-    names.UNPUBLISHED_EVENTS_QUEUE,
-    # intake's alone, since all variables of a function share 4 KB
-    names.DEMAND_DEAD_LETTER_QUEUE,
     *names.PLANNER_SETTINGS,
     names.PURCHASE_CEILING_MICRO_USD,
     names.PURCHASE_CEILING_MICRO_USD_PER_MONTH,
@@ -54,6 +51,7 @@ REQUIRED: Final = (
     *Table,
     *Queue,
     names.EVENT_BUS,
+    names.DEMAND_DEAD_LETTER_QUEUE,
     names.SNAPSHOTS_BUCKET,
     names.DRAIN_SCHEDULE_GROUP,
     names.DRAIN_SCHEDULE_ROLE_ARN,
@@ -78,6 +76,7 @@ class Settings:
     tables: Mapping[Table, str]
     queue_urls: Mapping[Queue, str]
     event_bus: str
+    demand_dead_letter_queue_url: str
     snapshots_bucket: str
     drain_schedule_group: str
     drain_schedule_role_arn: str
@@ -88,7 +87,6 @@ class Settings:
     vm_memory_overhead: Fraction
     drain_schedule_dead_letters_arn: str | None = None
     unpublished_events_queue_url: str | None = None
-    demand_dead_letter_queue_url: str = ""
     rebalance_policy: RebalancePolicy = RebalancePolicy.IGNORE
     instance_status_policy: InstanceStatusPolicy = InstanceStatusPolicy.REPLACE
     scheduling: SchedulingPolicy = field(default_factory=SchedulingPolicy)
@@ -114,6 +112,7 @@ class Settings:
             tables={table: environment[table] for table in Table},
             queue_urls={queue: environment[queue] for queue in Queue},
             event_bus=environment[names.EVENT_BUS],
+            demand_dead_letter_queue_url=environment[names.DEMAND_DEAD_LETTER_QUEUE],
             snapshots_bucket=environment[names.SNAPSHOTS_BUCKET],
             drain_schedule_group=environment[names.DRAIN_SCHEDULE_GROUP],
             drain_schedule_role_arn=environment[names.DRAIN_SCHEDULE_ROLE_ARN],
@@ -122,11 +121,10 @@ class Settings:
                 names.DRAIN_SCHEDULE_DEAD_LETTERS_ARN
             )
             or None,
-            demand_dead_letter_queue_url=environment.get(
-                names.DEMAND_DEAD_LETTER_QUEUE, ""
+            unpublished_events_queue_url=_beside(
+                environment[Queue.REACTIONS],
+                environment[names.SNAPSHOTS_BUCKET] + names.UNPUBLISHED_EVENTS_SUFFIX,
             ),
-            unpublished_events_queue_url=environment.get(names.UNPUBLISHED_EVENTS_QUEUE)
-            or None,
             deployment=environment[names.DEPLOYMENT],
             instance_arn_prefix=environment[names.INSTANCE_ARN_PREFIX],
             region=environment[REGION],
@@ -164,6 +162,11 @@ class Settings:
             ),
             publishes_metrics=switch(environment, names.PUBLISH_METRICS, default=False),
         )
+
+
+def _beside(queue_url: str, name: str) -> str:
+    """Return the URL of another queue of the same account and region."""
+    return f"{queue_url.rpartition('/')[0]}/{name}"
 
 
 def _part(text: str) -> Fraction:
