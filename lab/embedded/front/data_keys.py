@@ -64,6 +64,7 @@ NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
 _OF_LOGS: Final = ("kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey")
 _OF_STATE: Final = {"Disabled": "KmsDisabled"}
 _OF_AWS: Final = "alias/aws/"  # everybody of the account may use those
+_KEY_HEADER: Final = "x-amz-server-side-encryption-aws-kms-key-id"
 _KEY_ID: Final = re.compile(r"<KMSMasterKeyID>([^<]+)<")
 
 
@@ -73,6 +74,20 @@ def install() -> None:
         app.SERVICE_HANDLERS[service] = _guarded(service, app.SERVICE_HANDLERS[service])
     _guard_logs()
     _guard_pollers()
+    _use_awss_own_key()
+
+
+def _use_awss_own_key() -> None:
+    """Let S3 encrypt what asks for KMS and names no key with AWS's own, as it does; MiniStack refuses that."""
+    resolve = s3._resolve_sse_write_headers
+
+    def resolved(headers: dict[str, str], bucket_name: str) -> Any:
+        asks = headers.get("x-amz-server-side-encryption") == "aws:kms"
+        if asks and not headers.get(_KEY_HEADER):
+            headers = {**headers, _KEY_HEADER: f"{_OF_AWS}s3"}
+        return resolve(headers, bucket_name)
+
+    s3._resolve_sse_write_headers = resolved
 
 
 def _guarded(service: str, handler: Handler) -> Handler:
