@@ -144,6 +144,11 @@ def staying(seen: Observed, name: str) -> list[Instance]:
     ]
 
 
+def on_spot(seen: Observed, name: str) -> Instance:
+    """Return a running spot node of a pool; where its spot offerings rest, others are on demand."""
+    return next(each for each in staying(seen, name) if each.market == "spot")
+
+
 def reasons(seen: Observed, *instances: Instance) -> list[str | None]:
     """Why nodes drain, None where one does not."""
     drains = by_instance(seen.drains)
@@ -535,7 +540,7 @@ def shortages(world: World) -> set[OfferingKey]:
 
 
 def test_a_node_that_all_have_left_goes_before_its_deadline(world: World) -> None:
-    leaving = staying(world.look(), "spotty")[0]
+    leaving = on_spot(world.look(), "spotty")
     world.aws.ec2("interrupt_spot", instance_id=leaving.id, notice_s=600)
     world.until("it drains", lambda seen: reasons(seen, leaving) == ["Interruption"])
     told = by_instance(world.seen.drains)[leaving.id]
@@ -556,7 +561,7 @@ def test_a_warning_that_ec2_keeps_from_being_handled_is_heeded_within_seconds(
     world: World,
 ) -> None:
     """EC2 gives two minutes; the queue alone would show a failed event again after thirty seconds."""
-    warned = staying(world.look(), "spotty")[0]
+    warned = on_spot(world.look(), "spotty")
     react = function_name(world.output(DEPLOYMENT), Function.REACT)
     tries = 5  # of one call by the SDK: the invocation fails
     fault = world.aws.fault(
