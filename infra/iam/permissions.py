@@ -13,6 +13,7 @@ from infra import data_key
 from infra.iam import ec2_permissions
 from infra.iam.grants import Grant, Resources
 from reservoir.names import (
+    LISTING_KEY,
     MARK_ROW,
     MARKED_TABLES,
     PAUSE_ATTRIBUTES,
@@ -332,7 +333,10 @@ def _update_policy(
         {
             "ForAllValues:StringLike": {"dynamodb:LeadingKeys": [f"{kind}/*"]},
             # of all that a request names: in its key, what it sets, and what its condition asks
-            "ForAllValues:StringEquals": {"dynamodb:Attributes": list(attributes)},
+            # The release before asks in its condition whether the row is listed; it may run during an update.
+            "ForAllValues:StringEquals": {
+                "dynamodb:Attributes": [*attributes, LISTING_KEY]
+            },
             # without a value, ForAllValues holds
             "Null": {"dynamodb:LeadingKeys": "false", "dynamodb:Attributes": "false"},
         },

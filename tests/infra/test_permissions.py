@@ -486,11 +486,11 @@ def test_policy_is_changed_by_apply_alone_and_others_keep_to_a_kind_of_rows(
         statement.sid: statement.conditions["ForAllValues:StringEquals"]
         for statement in updating
     }
-    status = {"dynamodb:Attributes": ["id", "status", "laterConditions"]}
+    status = {"dynamodb:Attributes": ["id", "status", "laterConditions", "listing"]}
     assert attributes == {
         "NoteClasses": status,
         "NotePools": status,
-        "PausePools": {"dynamodb:Attributes": ["id", "status", "pause"]},
+        "PausePools": {"dynamodb:Attributes": ["id", "status", "pause", "listing"]},
     }, "no manifest, and nothing by which an object is found"
     assert all(
         statement.conditions["Null"]
