@@ -47,10 +47,13 @@ def run(case: str) -> dict[str, object]:
     world, messages = _prepare(count)
     claims = _IndexedClaims(world.state)
     world.state.node_claims = claims
-    original = {name: vars(function)[name] for name in ("react", "redelivery")}
+    replaced = ("marking_functions", "react", "redelivery")
+    original = {name: vars(function)[name] for name in replaced}
     react, redelivery = world.react(), MemoryRedelivery()
     # In place of the composition root's.
-    vars(function).update(react=lambda: react, redelivery=lambda: redelivery)
+    vars(function).update(
+        marking_functions=frozenset, react=lambda: react, redelivery=lambda: redelivery
+    )
     latencies = []
     try:
         # logs and metrics are written and not shown
