@@ -13,6 +13,7 @@ from lab.simulation.world import World
 from reservoir.core.capacity.unavailable_offerings import NodeClassKey
 from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_claim import ClaimState, DrainReason, NodeClaim
+from reservoir.core.model.plan import ReasonCode
 from reservoir.core.model.team import by_namespace
 from reservoir.core.scheduling_terms.labels import CAPACITY_TYPE
 from reservoir.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
@@ -178,7 +179,10 @@ def _renews(world: World, since: datetime) -> bool:
 
 
 def heed_wake_ups(world: World) -> None:
-    """See that what is wanted now is planned at once, and not when the minute's schedule looks."""
+    """See that what is wanted now is planned at once, and not when the minute's schedule looks.
+
+    A pass that came and had too little time leaves the rest to the schedule, by which it has to come about.
+    """
     if world.limits:
         return  # it may have to wait
     _await_classes(world)
@@ -186,6 +190,10 @@ def heed_wake_ups(world: World) -> None:
     wanted = world.users.want_one_more()
     _pass(world, MINUTE)
     record = world.state.workload_rows.get(wanted.key)
+    if record is not None and _ran_out_of_time(record):
+        world.go_on_planning()
+        settle(world)
+        return
     if record is None or (record.pending_count and not _waits_only_now(world, record)):
         raise Violation(
             "WakeUpsAreNeverLost", f"{wanted.key} has waited for a minute: {record}"
@@ -211,6 +219,10 @@ def _resting_classes(world: World) -> Iterator[str]:
     for place in world.state.offerings.list_unavailable(world.kernel.now()):
         if isinstance(place, NodeClassKey):
             yield place.name
+
+
+def _ran_out_of_time(record: WorkloadRecord) -> bool:
+    return any(each.code is ReasonCode.OUT_OF_TIME for each in record.unplaced)
 
 
 def _waits_only_now(world: World, record: WorkloadRecord) -> bool:

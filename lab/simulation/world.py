@@ -437,6 +437,10 @@ class World:
         """Let the planner plan only when it is woken from now on."""
         self.schedules.stopped_until[Function.PROVISION] = self.kernel.now_us + 100 * HOUR
 
+    def go_on_planning(self) -> None:
+        """Let the planner's schedule fire again."""
+        del self.schedules.stopped_until[Function.PROVISION]
+
     def is_forgotten(self, instance: Instance) -> bool:
         """Whether the tables may not know of an instance, because they were restored since."""
         adopted_at = self.restores.adopted_at

@@ -198,3 +198,14 @@ def test_what_the_nodes_of_a_team_cost_is_off_its_budget() -> None:
         == 0
     )
     assert spent_atto_usd([replace(bought, state=ClaimState.TERMINATED)], team) == 0
+
+
+def test_what_a_pass_had_no_time_for_has_to_come_about_by_the_schedule(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("lab.simulation.liveness._ran_out_of_time", lambda _: True)
+    world = begun()
+    planning = world.queues[QueueName.PLANNING]
+    planning.look = lambda: planning.messages.clear()
+    with hushed(), pytest.raises(Violation, match="EverythingComesAbout"):
+        heed_wake_ups(world)

@@ -73,6 +73,7 @@ FAILED_ONCE: tuple[tuple[int, int, list[Aim]], ...] = (
     (77006, STEPS, []),
     (320082, STEPS, []),
     (330055, STEPS, []),
+    (330217, STEPS, []),
     (501031, STEPS, []),
     (501196, STEPS, []),
 )
