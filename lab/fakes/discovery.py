@@ -7,7 +7,7 @@ from reservoir.core.capacity.catalogue import DiscoveredType
 from reservoir.core.model.capacity_reservation import CapacityReservation
 from reservoir.core.model.node_class import MachineImage, SelectorTerm, Subnet
 from reservoir.ports.discovery import ZoneOfferings
-from reservoir.ports.errors import AwsError, ThrottledError
+from reservoir.ports.errors import AwsError, NotFoundError, ThrottledError
 
 
 @dataclass
@@ -18,6 +18,7 @@ class MemoryReservationReader:
     groups: dict[str, frozenset[str]] = field(default_factory=dict)
     failing: bool = False
     broken_groups: set[str] = field(default_factory=set)
+    missing_groups: set[str] = field(default_factory=set)
     call_count: int = 0
     # happens while the next reading of reservations is under way
     meanwhile: Callable[[], object] | None = None
@@ -41,6 +42,8 @@ class MemoryReservationReader:
         self.call_count += 1
         if self.failing or group_arn in self.broken_groups:
             raise ThrottledError("ThrottlingException", "ListGroupResources")
+        if group_arn in self.missing_groups:
+            raise NotFoundError("NotFoundException", "ListGroupResources")
         return self.groups.get(group_arn, frozenset())
 
 

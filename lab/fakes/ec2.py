@@ -262,6 +262,14 @@ class FakeEc2:
         launched = self._launched[instance_id]
         launched.instance = replace(launched.instance, **changes)  # type: ignore[arg-type] # field names of tests
 
+    def put(self, reservation: CapacityReservation) -> None:
+        """Let a reservation be as it is from now on."""
+        self.reservations[reservation.id] = reservation
+
+    def join(self, reservation_id: str, group_arn: str) -> None:
+        """Let a reservation be a member of a group; instances move in when they are moved."""
+        self.groups.setdefault(group_arn, set()).add(reservation_id)
+
     def move_into_groups(self) -> list[str]:
         """Move running instances into free units of the groups that they were launched at; return which moved."""
         moved = []

@@ -32,12 +32,20 @@ class FakeUnitMover:
             if self._done[client_token] != wanted:
                 raise IdempotencyMismatchError("IdempotentParameterMismatch", _CALL)
             return
-        if self.refuses or self._ec2.free_units(source_id) < count:
+        are_active = all(
+            it in self._ec2.reservations and self._ec2.reservations[it].state == "active"
+            for it in (source_id, destination_id)
+        )
+        if self.refuses or not are_active or self._ec2.free_units(source_id) < count:
             raise RefusedError("InvalidParameterValue", _CALL)
         self._done[client_token] = wanted
         for reservation_id, change in ((source_id, -count), (destination_id, count)):
             stored = self._ec2.reservations[reservation_id]
             total = stored.total_count + change
-            self._ec2.reservations[reservation_id] = replace(
-                stored, total_count=total, state=stored.state if total else "cancelled"
+            self._ec2.put(
+                replace(
+                    stored,
+                    total_count=total,
+                    state=stored.state if total else "cancelled",
+                )
             )

@@ -35,22 +35,20 @@ class FakeUnitSplitter:
             if (source, known) != (source_id, dict(tags)):
                 raise IdempotencyMismatchError("IdempotentParameterMismatch", _CALL)
             return made
-        stored = self._ec2.reservations[source_id]
+        stored = self._ec2.reservations.get(source_id)
+        if stored is None:
+            raise RefusedError("InvalidCapacityReservationId.NotFound", _CALL)
         may = stored.state == "active" and stored.total_count > 1
         if self.refuses or not may or self._ec2.free_units(source_id) < 1:
             raise RefusedError("InvalidParameterValue", _CALL)
         made = f"cr-split-{len(self._done)}"
         self._done[client_token] = (source_id, dict(tags), made)
-        self._ec2.reservations[source_id] = replace(
-            stored, total_count=stored.total_count - 1
-        )
-        self._ec2.reservations[made] = replace(
-            stored, id=made, total_count=1, tags=dict(tags), resource_group_arns=()
-        )
+        self._ec2.put(replace(stored, total_count=stored.total_count - 1))
+        self._ec2.put(replace(stored, id=made, total_count=1, tags=dict(tags)))
         return made
 
     def join(self, reservation_id: str, group_arn: str) -> None:
         stored = self._ec2.reservations.get(reservation_id)
         if self.refuses_to_join or stored is None or stored.state != "active":
             raise RefusedError("InvalidResource", _JOIN)
-        self._ec2.groups.setdefault(group_arn, set()).add(reservation_id)
+        self._ec2.join(reservation_id, group_arn)

@@ -66,9 +66,9 @@ def cheapest(requests: Mapping[str, Any], count: int, *, with_spot: bool) -> int
 
 
 def node_class_manifest(
-    name: str = "default", reserved: Mapping[str, str] = TEAM
+    name: str = "default", reserved: Mapping[str, str] = TEAM, **more: Any
 ) -> dict[str, Any]:
-    """Return a class that selects the reservations with these tags, the team's."""
+    """Return a class that selects the reservations with these tags, the team's; ``more`` is of its spec."""
     return {
         "apiVersion": "karpenter.k8s.aws/v1",
         "kind": "EC2NodeClass",
@@ -79,6 +79,7 @@ def node_class_manifest(
             "subnetSelectorTerms": [{"tags": TEAM}],
             "securityGroupSelectorTerms": [{"tags": TEAM}],
             "capacityReservationSelectorTerms": [{"tags": dict(reserved)}],
+            **more,
         },
     }
 

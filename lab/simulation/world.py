@@ -33,6 +33,7 @@ from lab.simulation.catalogue import (
     OFFERED,
     ON_DEMAND,
     SPOT,
+    TEAM,
     TYPES,
     cheapest,
     node_class_manifest,
@@ -50,6 +51,7 @@ from lab.simulation.process import DEPLOYMENT, REJECTED, SETTINGS, UNPUBLISHED, 
 from lab.simulation.restores import Restores, Tables
 from lab.simulation.second_pool import second_pool
 from lab.simulation.standing_pool import StandingPool
+from reservoir.core.model.capacity_reservation import ReservationKind
 from reservoir.core.model.instance import Instance
 from reservoir.core.model.node_claim import NodeClaim
 from reservoir.core.model.team import Team, by_namespace
@@ -57,13 +59,20 @@ from reservoir.core.safety.endings import DEFAULT_BOUNDS, Bound, Bounds, EndingK
 from reservoir.core.safety.tally import Lift
 from reservoir.core.sharing.planning_groups import PLANNED_AT_ONCE_MAX
 from reservoir.manifests.answers.operations import parse_request
-from reservoir.names import PLANNING_MESSAGE_GROUP, Function
+from reservoir.names import (
+    MOVABLE_TAG,
+    MOVABLE_VALUE,
+    PLANNING_MESSAGE_GROUP,
+    Function,
+)
 from reservoir.names import Queue as QueueName
 from reservoir.ports.policy import PolicyKind, PutPolicy
 from reservoir.runtime.settings import Settings
 from reservoir.usecases.policy.policy_objects import policy_of
 from reservoir.usecases.safety.envelope import LiftEnvelope
 
+# at which the class's on-demand nodes are launched, in some seeds
+_GROUP: Final = "arn:aws:resource-groups:us-east-1:111122223333:group/reservoir-default"
 _CAPACITY_TYPES: Final = (
     ("reserved", "on-demand"),
     ("reserved", "spot", "on-demand"),
@@ -164,7 +173,8 @@ class World:
             adopted=self.users.send_again,
         )
         keeps_concurrency = chance.between("setup", 0, 1) == 1
-        self._apply(node_class_manifest())
+        is_upgraded = chance.between("upgrade", 0, 5) == 0 and not self.is_plain
+        self._apply(self._node_class(is_upgraded))
         self._apply(self._pool_manifest())
         self.teams: tuple[Team, ...] = ()
         if chance.between("teams", 0, 3) == 0 and not self.is_plain:
@@ -174,7 +184,7 @@ class World:
             self.users.namespaces = namespaces_of(self.teams)
         self.has_two_pools = self._adds_pool()
         self.upgrade = Upgrade(kernel, chance, self._replace)
-        self.upgrade.is_made = chance.between("upgrade", 0, 5) == 0 and not self.is_plain
+        self.upgrade.is_made = is_upgraded
         self.lambdas = Lambdas(
             kernel,
             chance,
@@ -308,6 +318,21 @@ class World:
             ]
         )
 
+    def _node_class(self, is_upgraded: bool) -> dict[str, Any]:
+        """Return the class; perhaps its on-demand nodes are launched at a group, and owners let units be split off."""
+        # the release before does not know the field
+        self.has_group = self.chance.between("group", 0, 3) == 0 and not (
+            self.is_plain or is_upgraded
+        )
+        if not self.has_group:
+            return node_class_manifest()
+        self.outsiders.tags = {**TEAM, MOVABLE_TAG: MOVABLE_VALUE}
+        # of which units can be split off; what everybody wants overflows
+        self.outsiders.kinds, self.outsiders.count_min = (ReservationKind.DEFAULT,), 2
+        self.outsiders.types, self.users.kinds = ("m5.4xlarge",), CONTENDED
+        self.outsiders.grows = True
+        return node_class_manifest(reclaimGroupARN=_GROUP)
+
     def _adds_pool(self) -> bool:
         """Perhaps add a pool that shares nothing: two planners side by side. Operators, who pause one, stay away."""
         if self.teams or self.is_plain or self.chance.between("planners", 0, 2):
@@ -323,7 +348,7 @@ class World:
 
         self.limits, disruption = one_of(_LIMITS), one_of(_DISRUPTIONS)
         self.budget = disruption.get("budgets", [{"nodes": "10%"}])[0]["nodes"]
-        self.markets = one_of(_CAPACITY_TYPES)
+        self.markets = _CAPACITY_TYPES[0] if self.has_group else one_of(_CAPACITY_TYPES)
         return node_pool_manifest(
             POOL, self.markets, disruption, self.limits, **one_of(_TEMPLATES)
         )

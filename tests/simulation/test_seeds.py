@@ -16,6 +16,7 @@ TOGETHER = 6
 # product or of the simulation itself.
 FAILED_ONCE: tuple[tuple[int, int, list[Aim]], ...] = (
     (14, STEPS, []),
+    (16, STEPS, []),
     (58, STEPS, []),
     (60, STEPS, []),
     (109, STEPS, []),

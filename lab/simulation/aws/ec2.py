@@ -80,6 +80,9 @@ class SimulatedEc2(FakeEc2):
         self._scrubbed: dict[str, list[int]] = {}  # until when units of blocks are cleaned
         # reservations from which somebody else took something, ever
         self.touched: set[str] = set()
+        self.moved_in: list[
+            str
+        ] = []  # instances that were moved into reservations of their groups
         # units of others that were promised to us and were not there
         self.refused: list[str] = []
         self.mismatches: list[str] = []  # tokens that came back with other requests
@@ -370,6 +373,23 @@ class SimulatedEc2(FakeEc2):
                 instant(reservation.start_at), lambda: self._begin(reservation.id)
             )
         self._plan_end(reservation)
+
+    def put(self, reservation: CapacityReservation) -> None:
+        """Let a reservation be as it is from now on."""
+        super().put(reservation)
+        self.note_counts()
+
+    def join(self, reservation_id: str, group_arn: str) -> None:
+        """Let a reservation be a member of a group; EC2 takes minutes to move instances in, sometimes many."""
+        is_new = reservation_id not in self.groups.get(group_arn, set())
+        super().join(reservation_id, group_arn)
+        if is_new:
+            late = self._chance.between("moves in", SECOND, 20 * MINUTE)
+            self._kernel.after(late, self._move_in)
+
+    def _move_in(self) -> None:
+        self.moved_in += self.move_into_groups()
+        self.note_counts()
 
     def alter(self, reservation_id: str, **changes: object) -> None:
         """Let its owner change a reservation; EC2 tells of that by CloudTrail, which this account does not have."""

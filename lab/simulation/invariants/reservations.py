@@ -68,6 +68,8 @@ class NothingTakenCountsAsFree(Invariant):
     def row_written(self, key: str, before: Any, after: Any) -> None:
         if not isinstance(after, ReservationRecord) or not _is_ours_alone(self.world, key):
             return
+        if after.reservation.split_from is not None:
+            return  # nothing is launched into it: EC2 gives its unit to whom it will
         ec2 = self.world.ec2
         used, total, free = (
             ec2.used_units(key),

@@ -43,10 +43,16 @@ class StaticPoolsAreNeverTooLarge(Invariant):
                 )
 
     def _stays(self, claim: NodeClaim) -> bool:
-        """Whether it is a node of the pool that goes on, or comes; of a node and its replacement one counts."""
+        """Whether it is a node of the pool that goes on, or comes; of a node and its replacement one counts.
+
+        A node whose instance has ended stands in no unit any more, whether or not its claim says so yet.
+        """
         if claim.node_pool_name != STANDING or claim.state not in _STAYS:
             return False
         if claim.drain is not None or claim.disruption is not None:
+            return False
+        instance = self.world.instance(claim.instance_id)
+        if instance is not None and instance.is_gone:
             return False
         replaced = [self.world.state.claim_rows.get(key) for key in claim.replaces]
         return not any(

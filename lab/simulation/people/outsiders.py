@@ -1,7 +1,7 @@
 """Whoever else acts on the account's EC2: owners of reservations, other launchers, the spot market, administrators."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from lab.simulation.aws.ec2 import SUBNETS, SimulatedEc2
@@ -37,6 +37,11 @@ class Outsiders:
     change_policy: Callable[[], None]
     # of which reservations are made
     types: Sequence[str] = tuple(each.instance_type.name for each in TYPES)
+    # of the reservations, by which classes select them
+    tags: Mapping[str, str] = field(default_factory=lambda: TEAM)
+    kinds: Sequence[ReservationKind] = _KINDS
+    count_min: int = 1
+    grows: bool = False  # whether their owner lets some have more units, now and then
     reservation_count: int = 0
     outsider_count: int = 0
     outage_count: int = 0
@@ -63,7 +68,21 @@ class Outsiders:
         ):
             if self.chance.hits(kind, probability):
                 act()
+        if self.grows and self.chance.hits("grows", 0.1):
+            self._grow()
         self.kernel.after(MINUTE, self._each_minute)
+
+    def _grow(self) -> None:
+        """Let a reservation that its owner made have two more units: nothing of ours is taken away."""
+        names = sorted(
+            key
+            for key, each in self.ec2.reservations.items()
+            if each.state == ACTIVE and each.split_from is None
+        )
+        if names:
+            chosen = names[self.chance.between("grows", 0, len(names) - 1)]
+            total = self.ec2.reservations[chosen].total_count
+            self.ec2.alter(chosen, total_count=total + 2)
 
     # --- reservations
 
@@ -71,8 +90,8 @@ class Outsiders:
         """Make a reservation: on-demand, or a block that runs already or begins soon, and ends within the run."""
         self.reservation_count += 1
         zone, zone_id = ZONES[self.chance.between("owner", 0, 1)]
-        count = self.chance.between("owner", 1, 3)
-        kind = _KINDS[self.chance.between("owner", 0, len(_KINDS) - 1)]
+        count = self.chance.between("owner", self.count_min, 3)
+        kind = self.kinds[self.chance.between("owner", 0, len(self.kinds) - 1)]
         is_block = kind is ReservationKind.CAPACITY_BLOCK
         name = self.types[self.chance.between("owner", 0, len(self.types) - 1)]
         reservation = CapacityReservation(
@@ -86,7 +105,7 @@ class Outsiders:
             total_count=count,
             available_count=count,
             free_units=count,
-            tags=TEAM,
+            tags=self.tags,
         )
         self.ec2.reserve(self._as_block(reservation) if is_block else reservation)
 

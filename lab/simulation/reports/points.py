@@ -55,7 +55,6 @@ WHY_NEVER: Final[Mapping[str, str]] = {
     "decisions.summaries": _COMMANDS,
     "ec2.delete": "launch templates go when a class changed an hour ago, or after a week; a seed is over before",
     "ec2.forget": _MEMORY,
-    "ec2.list_group": "no reservation here is in a resource group",
     "history.of_object": _COMMANDS,
     "history.samples": _COMMANDS,
     "history.timeline": _COMMANDS,
@@ -68,7 +67,6 @@ WHY_NEVER: Final[Mapping[str, str]] = {
     "purchases.get": _COMMANDS,
     "purchases.list_all": _COMMANDS,
     "queues.depths": _COMMANDS,
-    "unit_mover.move": "no pool here lets units move between reservations",
 }
 
 

@@ -19,6 +19,7 @@ from reservoir.core.model.node_claim import ClaimState, LeaseState, NodeClaim
 from reservoir.core.model.node_class import Validation, ValidationOutcome
 from reservoir.core.model.plan import ReasonCode
 from reservoir.core.scheduling_terms.resources import Resources
+from reservoir.names import SPLIT_FROM_TAG
 from reservoir.ports.errors import ThrottledError, UnknownOutcomeError
 from reservoir.ports.policy import PolicyKind, PolicyObject
 from reservoir.usecases.discovery.observe_reservation import ReservationChange
@@ -421,6 +422,45 @@ def test_a_group_that_cannot_be_read_keeps_what_it_selected() -> None:
 
     assert selected(world) == ("cr-1", "cr-2")
     assert found.failures == ("default: CapacityReservationsReady: ThrottlingException",)
+
+
+RECLAIM = "arn:aws:resource-groups:us-east-1:111122223333:group/reservoir-default"
+
+
+def test_launches_name_the_group_for_running_nodes_only_while_it_is_there() -> None:
+    world = world_selecting({"tags": TEAM}, reclaimGroupARN=RECLAIM)
+
+    def found() -> str | None:
+        world.clock.advance(minutes=1)
+        assert world.discover().failures == ()
+        return class_status(world).status.node_class.reclaim_group_arn
+
+    world.reader.missing_groups.add(RECLAIM)
+    assert found() is None, "what is optional stops no launch"
+    world.reader.missing_groups.clear()
+    assert found() == RECLAIM
+    world.reader.broken_groups.add(RECLAIM)
+    assert found() == RECLAIM, "what cannot be read is what it was"
+    world.reader.broken_groups.clear()
+    world.reader.missing_groups.add(RECLAIM)
+    assert found() is None
+
+
+def test_what_was_split_off_a_selected_reservation_is_selected_with_it() -> None:
+    world = world_selecting({"id": "cr-1"})
+    split_off = {SPLIT_FROM_TAG: "cr-1"}
+    world.reader.put(
+        reservation("cr-1"),
+        reservation("cr-split", total_count=1, available_count=1, tags=split_off),
+        reservation("cr-of-others", tags={SPLIT_FROM_TAG: "cr-2"}),
+    )
+
+    world.discover()
+
+    assert selected(world) == ("cr-1", "cr-split")
+    record = world.state.reservations.get("cr-split")
+    assert record is not None
+    assert record.reservation.free_units == 0, "nothing is launched into it"
 
 
 def test_what_a_class_cannot_look_up_keeps_its_last_good_value() -> None:

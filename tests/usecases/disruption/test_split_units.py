@@ -173,3 +173,27 @@ def test_a_throttled_split_is_asked_again(throttled: int) -> None:
     world.minutes(6)
     assert paid(world) == []
     assert units(world) == 4
+
+
+def ended(minutes: int = 16) -> DisruptWorld:
+    """A unit that was split off, and whose node has ended; other nodes stay."""
+    world = overflowing()
+    world.minutes(minutes)
+    world.submit("other", gpus=8)
+    world.minutes(2)
+    world.scale("train", 0)
+    return world
+
+
+def test_killed_while_units_go_back_none_is_lost() -> None:
+    calm = ended()
+    calm.armed = effects = Effects()
+    calm.minutes(8)
+    assert "move" in {name.rpartition(".")[2] for name in effects.log}
+    for mishap in mishaps(range(1, effects.count + 1)):
+        world = ended()
+        world.armed = mishap
+        for _ in range(16):
+            world.minute()
+            assert units(world) == 4
+        assert world.ec2.reservations["cr-1"].total_count == 4, mishap
