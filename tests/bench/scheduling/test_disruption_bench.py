@@ -17,5 +17,6 @@ def test_karpenters_fleet_comes_to_rest_near_the_bound() -> None:
     figures = disruption.until_quiet("nodes-100")
 
     assert first["nodes_launched"] == 0
-    assert float(str(figures["saved_share_of_possible"])) > 0.99
-    assert int(str(figures["passes_that_changed_something"])) <= 3
+    # One pass empties 80 nodes, some of the following launch one node each for a dearer one that stayed.
+    assert float(str(figures["saved_share_of_possible"])) > 0.999
+    assert int(str(figures["passes_that_changed_something"])) <= 5

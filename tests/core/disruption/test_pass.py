@@ -389,6 +389,28 @@ def test_an_on_demand_node_goes_back_to_spot_although_two_smaller_ones_would_cos
     ) == ("large", SPOT, 1)
 
 
+def test_it_goes_back_to_spot_whatever_else_its_pools_have() -> None:
+    cheap_small = instance_type("small", 4, on_demand=200_000, spot=50_000)
+    it = fleet(
+        types=(cheap_small, LARGE),
+        pools=(node_pool("a", SPOT, ON_DEMAND), node_pool("default", SPOT, ON_DEMAND)),
+    )
+    stays = workload("stays", 4, do_not_disrupt=True)
+    it.workloads = {**WORK, stays.key: stays}
+    it.add_node("n", "large", ON_DEMAND, {"default/pair": 4})
+    for pool in ("a", "default"):
+        it.add_node(f"of-{pool}", "small", SPOT, {stays.key: 1}, node_pool_name=pool)
+
+    (command,) = it.decide().commands
+
+    (planned,) = command.replacements
+    assert command.claim_ids == ("n",)
+    assert (planned.offering.instance_type, planned.offering.capacity_type) == (
+        "large",
+        SPOT,
+    )
+
+
 def test_one_node_may_be_split_into_many_prepaid_units() -> None:
     it = fleet(reservations=(reservation("cr-1", "small", 4, 4),))
     it.add_node("n", "large", ON_DEMAND, {"default/pair": 4})

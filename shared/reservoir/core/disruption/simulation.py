@@ -328,22 +328,27 @@ class PassState:
 
 
 def _only_whole(snapshot: Snapshot, removed: Iterable[Candidate]) -> Snapshot:
-    """Leave out what could not hold the replicas of the nodes together, and let each pool launch one node at most."""
+    """Leave out what could not hold the replicas of the nodes together, and let each pool launch one node at most.
+
+    A limit counts the nodes that a pool has, too.
+    """
     needed = Resources.of({})
     for placed in _placed_on(removed):
         needed += snapshot.workloads[placed.workload_key].requests * placed.count
     types = tuple(
         kind for kind in snapshot.instance_types if needed.fits_in(kind.allocatable)
     )
+    there = Counter(node.node_pool_name for node in snapshot.nodes)
     pools = tuple(
-        replace(pool, limits=_one_node(pool.limits)) for pool in snapshot.node_pools
+        replace(pool, limits=_at_most(pool.limits, there[pool.name] + 1))
+        for pool in snapshot.node_pools
     )
     return replace(snapshot, instance_types=types, node_pools=pools)
 
 
-def _one_node(limits: Resources | None) -> Resources:
-    left = dict(limits or {})
-    return Resources.of({**left, NODES: min(1, left.get(NODES, 1))})
+def _at_most(limits: Resources | None, nodes: int) -> Resources:
+    given = dict(limits or {})
+    return Resources.of({**given, NODES: min(nodes, given.get(NODES, nodes))})
 
 
 def _count_offerings(snapshot: Snapshot) -> int:
