@@ -17,7 +17,7 @@ project = "Reservoir"
 root_doc = "README"
 extensions = ["myst_parser"]
 include_patterns = ["**.md"]
-exclude_patterns = [".*", "cdk.out", "node_modules"]
+exclude_patterns = [".*", "cdk.out", "node_modules", "**/node_modules"]
 nitpicky = True
 myst_heading_anchors = 4
 

@@ -371,7 +371,7 @@ def test_a_subscription_is_made_and_removed_by_one_call_and_leaves_nothing(
     assert [rule["Name"] for rule in rules if rule["Name"].startswith("reservoir-")] == []
     queues = (
         world.aws.client("sqs")
-        .list_queues(QueueNamePrefix="reservoir-")
+        .list_queues(QueueNamePrefix="reservoir-ci")
         .get("QueueUrls", [])
     )
     assert queues == []

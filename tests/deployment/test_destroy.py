@@ -65,7 +65,7 @@ def test_it_gives_up_when_nothing_goes_for_hours_and_says_what_stays() -> None:
     stuck: Any = Stuck()
     found = SimpleNamespace(instances=stuck, node_claims=stuck, workloads=stuck)
     # One object stands for all that is outside: it has what this story asks of each.
-    action: Any = Destroy(stuck, stuck, lambda _: found, stuck, print, stuck.wait)  # type: ignore[arg-type,return-value]
+    action: Any = Destroy(stuck, stuck, lambda _: found, stuck, print, stuck.wait)  # type: ignore[arg-type,return-value] # one object for all, as said
     with pytest.raises(
         DestroyRefusedError, match=r"1 instances have not gone for hours: i-1 \(running\)"
     ):

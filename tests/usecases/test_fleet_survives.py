@@ -118,8 +118,8 @@ def test_without_bounds_half_of_the_fleet_would_come_of_age() -> None:
     ), "all that is wanted, or nothing"
 
 
-# They end what an operator or a node names in a message, and nothing by themselves.
-ASKED = {"operate", "follow"}
+# It ends what an operator names in a message, and nothing by itself.
+ASKED = {"operate"}
 
 
 def test_every_function_that_can_end_something_takes_part() -> None:
@@ -138,7 +138,6 @@ def test_every_function_that_can_end_something_takes_part() -> None:
         "collect",
         "disrupt",
         "expire",
-        "intake",
         "launch",
         "provision",
         "react",

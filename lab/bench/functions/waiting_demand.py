@@ -105,11 +105,9 @@ class Rows:
 
     def __post_init__(self) -> None:
         """Name the rows, and write some of them."""
-        self.keys = [
-            f"team-{team:03d}/w-{number:05d}"
-            for team, count in enumerate(self.counts)
-            for number in range(count)
-        ]
+        self.keys = []
+        for team, count in enumerate(self.counts):
+            self.keys += [f"team-{team:03d}/w-{number:05d}" for number in range(count)]
         self.keys.append(_SMALL)
         self._templates = [row_of(record) for record in records(self.size)]
 

@@ -8,6 +8,7 @@ no public address, so that an internet gateway is none. Where several subnets ar
 # ruff: noqa: SLF001 - MiniStack has no public extension points; its version is pinned exactly
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any, Final
 
 from ministack.core import responses
@@ -142,19 +143,15 @@ class FunctionNetworks:
         tables = [
             each for each in self._backend.describe_route_tables() if each.vpc_id == vpc
         ]
-        own = [
-            each
-            for each in tables
-            if any(it.get("SubnetId") == subnet_id for it in each.associations)
-        ]
+        own = [each for each in tables if _is_of_subnet(each, subnet_id)]
         yield from own or (each for each in tables if each.main_association_id)
 
     def _leads_out(self, subnet_id: str) -> bool:
+        routes = chain.from_iterable(table.routes for table in self._tables(subnet_id))
         return any(
             route.destination_cidr_block == _ANYWHERE
             and (route.nat_gateway or route.transit_gateway or route.interface)
-            for table in self._tables(subnet_id)
-            for route in table.routes
+            for route in routes
         )
 
     def _has_endpoint(self, subnet_id: str, service: str) -> bool:
@@ -198,3 +195,7 @@ def _keep_network_of_resources() -> None:
 
 def _invalid(message: str) -> Any:
     return responses.error_response_json("InvalidParameterValueException", message, 400)
+
+
+def _is_of_subnet(table: Any, subnet_id: str) -> bool:
+    return any(it.get("SubnetId") == subnet_id for it in table.associations)

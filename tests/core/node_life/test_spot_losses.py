@@ -8,7 +8,7 @@ from lab.fakes.system import START
 from lab.fakes.values import workload
 from reservoir.core.capacity.shortage import Shortage
 from reservoir.core.model.instance_type import CapacityType
-from reservoir.core.model.workload import FallbackStep, Gang
+from reservoir.core.model.workload import FallbackStep, Gang, Workload
 from reservoir.core.node_life.spot_losses import (
     SpotRun,
     after_loss,
@@ -41,9 +41,9 @@ def run(run_s: int, start_s: int = 60, spot: int = 1) -> SpotRun:
     ],
 )
 def test_what_is_lost_is_the_start_and_the_work_that_was_not_saved(
-    wanted: object, run_s: int, lost_more: bool
+    wanted: Workload, run_s: int, lost_more: bool
 ) -> None:
-    assert has_lost_more(wanted, [run(run_s)]) is lost_more  # type: ignore[arg-type]
+    assert has_lost_more(wanted, [run(run_s)]) is lost_more
 
 
 def test_spot_as_dear_as_on_demand_gains_nothing() -> None:

@@ -1,7 +1,7 @@
 """Whom replicas follow that are placed while others of their workload still run on nodes that drain."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -24,12 +24,12 @@ KEY = "research/train"
 SOON, LATER = START + timedelta(minutes=10), START + timedelta(minutes=20)
 
 
-def draining(claim_id: str, count: int, deadline: object = SOON) -> NodeClaim:
+def draining(claim_id: str, count: int, deadline: datetime = SOON) -> NodeClaim:
     drain = Drain(
         f"drain-{claim_id}",
         DrainReason.REQUESTED,
         START,
-        deadline,  # type: ignore[arg-type]
+        deadline,
         (PlacedReplicas(KEY, count),) if count else (),
     )
     return replace(

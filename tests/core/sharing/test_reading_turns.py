@@ -47,7 +47,7 @@ def test_all_is_read_where_there_is_room() -> None:
 
 def test_nobody_asks_for_teams_where_all_is_one_page() -> None:
     turns = ReadingTurns(ReadingBound(rows=600, stored_bytes=10**9, page_rows=50))
-    reading = turns.reading(keys("a", 50), (), team_of=lambda: 1 // 0)  # type: ignore[arg-type,return-value]
+    reading = turns.reading(keys("a", 50), (), team_of=lambda: 1 // 0)  # type: ignore[arg-type,return-value] # whoever asks fails
     assert read(reading, {"a": 1}) == keys("a", 50)
     assert turns.reading((), (), team_of=lambda: team_of).next_page() == []
 

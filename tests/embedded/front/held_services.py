@@ -66,7 +66,7 @@ def main() -> None:
         Services(fifo),
         listener,
         folder,
-        lambda: print(listener.getsockname()[1], flush=True),  # noqa: T201
+        lambda: print(listener.getsockname()[1], flush=True),  # noqa: T201 - the port is how whoever started it finds it
     )
 
 

@@ -281,7 +281,7 @@ def test_nothing_is_read_for_it_where_nothing_begins_within_a_day() -> None:
         calls.append(1)
         return listed()
 
-    it.policy.list_all = count  # type: ignore[method-assign]
+    it.policy.list_all = count  # type: ignore[method-assign] # counts the calls
     it.discover()
     far = len(calls)
     it.clock.set(BEGINS - timedelta(hours=20))

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
+from itertools import chain
 from typing import Any, Final
 
 from reservoir.cli.examination.finding import Finding, Severity
@@ -53,15 +54,23 @@ def _lets_in(place: Place, key: str, policy: Mapping[str, Any]) -> Iterator[Find
 
 
 def _allows(statements: Iterable[Mapping[str, Any]], principal: str, action: str) -> bool:
-    for statement in statements:
-        who = statement.get("Principal", {})
-        named = [who] if isinstance(who, str) else [*who.values()]
-        principals = [text for each in named for text in _listed(each)]
-        if any(_is(text, principal) for text in principals) and any(
-            fnmatchcase(action, pattern) for pattern in _listed(statement.get("Action", []))
-        ):
-            return True
-    return False
+    return any(
+        _lets(statement, principal) and _covers(statement, action)
+        for statement in statements
+    )
+
+
+def _lets(statement: Mapping[str, Any], principal: str) -> bool:
+    """Whether a statement is about the principal."""
+    who = statement.get("Principal", {})
+    named = [who] if isinstance(who, str) else who.values()
+    principals = chain.from_iterable(_listed(each) for each in named)
+    return any(_is(text, principal) for text in principals)
+
+
+def _covers(statement: Mapping[str, Any], action: str) -> bool:
+    patterns = _listed(statement.get("Action", []))
+    return any(fnmatchcase(action, pattern) for pattern in patterns)
 
 
 def _is(named: str, principal: str) -> bool:

@@ -1,6 +1,7 @@
 """Whether functions in a VPC reach what they call."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final
 
 from reservoir.cli.examination.finding import Finding, Severity
@@ -54,9 +55,9 @@ def _groups(client: Any, network: FunctionNetwork, vpc_id: str) -> Iterator[Find
     if missing:
         message = f"there is no {', '.join(sorted(missing))} in {vpc_id}"
         yield _error(message, "correct the securityGroups of vpc")
-    elif not any(
-        _lets_https_out(rule) for each in of_the_vpc for rule in each["IpPermissionsEgress"]
-    ):
+        return
+    outward = chain.from_iterable(each["IpPermissionsEgress"] for each in of_the_vpc)
+    if not any(map(_lets_https_out, outward)):
         message = "no security group of the functions lets HTTPS out"
         yield _error(message, "add a rule for TCP 443, to the endpoints at least")
 
@@ -79,14 +80,8 @@ def _ways(
         table = _table_of(subnet, tables)
         if _leads_out(table):
             continue
-        lacking = [
-            name
-            for name in SERVICES
-            if not any(
-                _is_of(endpoint, name, place.region) and _serves(endpoint, table)
-                for endpoint in endpoints
-            )
-        ]
+        serving = [endpoint for endpoint in endpoints if _serves(endpoint, table)]
+        lacking = [name for name in SERVICES if not _is_among(serving, name, place.region)]
         if lacking:
             message = f"from {subnet} nothing leads to {', '.join(lacking)}"
             advice = "route it to a NAT gateway, or make VPC endpoints with private DNS (docs/deploying.md)"
@@ -106,12 +101,18 @@ def _table_of(subnet: str, tables: Sequence[Mapping[str, Any]]) -> Mapping[str, 
 
 
 def _leads_out(table: Mapping[str, Any]) -> bool:
-    return any(
-        route.get("DestinationCidrBlock") == _ANYWHERE
-        and route.get("State", "active") == "active"
-        and any(route.get(way) for way in _WAYS_OUT)
-        for route in table["Routes"]
-    )
+    return any(map(_is_way_out, table["Routes"]))
+
+
+def _is_way_out(route: Mapping[str, Any]) -> bool:
+    if route.get("DestinationCidrBlock") != _ANYWHERE:
+        return False
+    is_active = route.get("State", "active") == "active"
+    return is_active and any(route.get(way) for way in _WAYS_OUT)
+
+
+def _is_among(endpoints: Sequence[Mapping[str, Any]], service: str, region: str) -> bool:
+    return any(_is_of(endpoint, service, region) for endpoint in endpoints)
 
 
 def _is_of(endpoint: Mapping[str, Any], service: str, region: str) -> bool:

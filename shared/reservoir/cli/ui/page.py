@@ -89,7 +89,7 @@ def _charts(past: Report | Unknown) -> Mapping[str, object]:
     units = [
         (
             use,
-            Markup(  # noqa: S704
+            Markup(  # noqa: S704 - the chart escapes what it is told
                 units_over_time(
                     f"Units of {use.id} over time", changes(use.points), past.until
                 )

@@ -34,12 +34,11 @@ def selected_ids(
             and not _is_over(reservation, now)
         )
 
+    def is_named(reservation: ObservedReservation) -> bool:
+        return any(matches(term, reservation, groups) for term in terms)
+
     usable = [reservation for reservation in known if is_usable(reservation)]
-    named = {
-        reservation.id
-        for reservation in usable
-        if any(matches(term, reservation, groups) for term in terms)
-    }
+    named = {reservation.id for reservation in usable if is_named(reservation)}
     split_off = {
         reservation.id for reservation in usable if reservation.split_from in named
     }

@@ -11,6 +11,7 @@ It leaves after the interruption that makes lost > gained, and rests from spot l
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import product
 from typing import Final
 
 from reservoir.core.capacity.back_off import doubled
@@ -135,25 +136,30 @@ class OnDemandMarket:
         wanted = [
             workload.node_selector.merged(term) for term in workload.required_node_terms
         ] or [workload.node_selector]
+        on_demand = [term.merged(_ON_DEMAND) for term in wanted]
+        tolerated = [pool for pool in self.node_pools if _is_tolerated(workload, pool)]
         return any(
-            self._sells(workload, pool, term.merged(_ON_DEMAND))
-            for pool in self.node_pools
-            for term in wanted
-            if _is_tolerated(workload, pool)
-            and pool.requirements.admits(term.merged(_ON_DEMAND), labels.WELL_KNOWN)
+            self._sells(workload, pool, term)
+            for pool, term in product(tolerated, on_demand)
         )
 
     def _sells(self, workload: Workload, pool: NodePool, wanted: Requirements) -> bool:
+        if not pool.requirements.admits(wanted, labels.WELL_KNOWN):
+            return False
         asked = pool.requirements.merged(wanted)
         return any(
             workload.requests.fits_in(each.allocatable)
             and each.requirements.intersects(asked) is None
-            and any(
-                offering.capacity_type is CapacityType.ON_DEMAND
-                and offering.is_available(self.now)
-                for offering in each.offerings
-            )
+            and self._is_offered(each)
             for each in self.instance_types
+        )
+
+    def _is_offered(self, instance_type: InstanceType) -> bool:
+        """Whether the type is to be had on demand now, in some zone."""
+        return any(
+            offering.capacity_type is CapacityType.ON_DEMAND
+            and offering.is_available(self.now)
+            for offering in instance_type.offerings
         )
 
 

@@ -57,9 +57,9 @@ def with_succession(claim: NodeClaim, more: Succession) -> NodeClaim:
     key = more.workload_key
     before = [it for it in claim.successions if it.workload_key == key]
     others = [it for it in claim.successions if it.workload_key != key]
-    predecessors = {
-        each.claim_id: each for it in (*before, more) for each in it.predecessors
-    }
+    predecessors: dict[str, Predecessor] = {}
+    for it in (*before, more):
+        predecessors.update((each.claim_id, each) for each in it.predecessors)
     merged = replace(
         more,
         count=sum(it.count for it in (*before, more)),

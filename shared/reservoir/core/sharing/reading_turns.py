@@ -43,7 +43,9 @@ class DemandReading:
         self._keys = keys
         self._bound = bound
         self._named = list(named)
-        self._team_of = {key: team for team, some in keys.items() for key in some}
+        self._team_of: dict[str, str] = {}
+        for team, some in keys.items():
+            self._team_of.update(dict.fromkeys(some, team))
         self._is_named = frozenset(named)
         self._taken: Counter[str] = Counter()  # of the keys of each team
         self._read: Counter[str] = Counter()  # rows of each team

@@ -60,7 +60,8 @@ def take_over(files: Iterable[tuple[str, str | bytes]]) -> Imported:
     for source, content in files:
         loaded, complaints = load_as_far_as_possible(_readable(content), source)
         reading.problems.extend(complaints)
-        documents.extend(item for document in loaded for item in objects_in(document))
+        for document in loaded:
+            documents.extend(objects_in(document))
     whole = [
         with_defaults(it) if is_template(it.value) else it
         for it in documents

@@ -122,11 +122,8 @@ class DiscoverReservations:
             item.name: _selection(item, observed, groups, unreadable, observed_at)
             for item in classes
         }
-        meant = [
-            key
-            for key, each in observed.items()
-            if is_near(each, observed_at) and any(is_meant(it, each) for it in classes)
-        ]
+        near = [each for each in observed.values() if is_near(each, observed_at)]
+        meant = [each.id for each in near if _is_meant_by_any(classes, each)]
         shown = self._shown(known, observed, selections, meant)
         # Before it is saved: a run that dies in between says it again.
         self.publisher.publish(
@@ -355,6 +352,12 @@ class DiscoverReservations:
         ):
             return
         self.timers.set_timer(reservation.id, drain_at)
+
+
+def _is_meant_by_any(
+    classes: Sequence[NodeClass], reservation: ObservedReservation
+) -> bool:
+    return any(is_meant(node_class, reservation) for node_class in classes)
 
 
 def _gone(record: ReservationRecord) -> ObservedReservation:

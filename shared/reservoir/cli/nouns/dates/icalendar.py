@@ -6,6 +6,7 @@ and when nothing is there in its place, are events beside it. An event keeps its
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import Final
 
 from reservoir.core.capacity.lineage import NOTICE_DAYS
@@ -31,7 +32,8 @@ def icalendar(rows: Sequence[CalendarRow], now: datetime) -> str:
         lines += _drain(row, now)
         lines += _gap(row, now)
     lines.append("END:VCALENDAR")
-    return "".join(f"{folded}\r\n" for line in lines for folded in _folded(line))
+    folded = chain.from_iterable(_folded(line) for line in lines)
+    return "".join(f"{line}\r\n" for line in folded)
 
 
 def _reservation(row: CalendarRow, now: datetime) -> Iterator[str]:
@@ -113,10 +115,11 @@ def _text(text: str) -> str:
     """Escape what has a meaning, and leave out what would do something to a terminal."""
     for sign in ("\\", ";", ","):
         text = text.replace(sign, f"\\{sign}")
-    lines = text.split("\n")
-    return "\\n".join(
-        "".join(each for each in line if each.isprintable()) for line in lines
-    )
+    return "\\n".join(map(_printable, text.split("\n")))
+
+
+def _printable(line: str) -> str:
+    return "".join(each for each in line if each.isprintable())
 
 
 def _folded(line: str) -> Iterator[str]:

@@ -180,14 +180,14 @@ class _Looks:
 
 def _selected(world: PassState, candidate: Candidate) -> frozenset[str]:
     """Return what the node's class selects and may use."""
-    name = candidate.claim.node_class_name
+    classes = {each.name: each for each in world.snapshot.node_classes}
+    node_class = classes.get(candidate.claim.node_class_name)
+    if node_class is None:
+        return frozenset()
     return frozenset(
         it.id
-        for node_class in world.snapshot.node_classes
         for it in world.snapshot.reservations
-        if node_class.name == name
-        and it.id in node_class.status.reservation_ids
-        and node_class.may_use(it)
+        if it.id in node_class.status.reservation_ids and node_class.may_use(it)
     )
 
 
