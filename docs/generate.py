@@ -88,7 +88,9 @@ ones by name (`reservoir get node nc-4f1c`, or `reservoir get node/nc-4f1c`). La
 Workloads are those of the namespace `default`, unless `-n` or `-A` say otherwise. Workloads that neither want a place
 nor have one are found by name only, and so are nodes and reservations that have ended, and decisions to which neither a
 live node goes back nor one that was told of within the hour; events are those of the last hour (`reservoir events` has
-more). All that is listed is read by an index or by keys ([ADR 93](adr/0093-list-by-what-is-alive.md)).
+more). All that is listed is read by an index or by keys ([ADR 93](adr/0093-list-by-what-is-alive.md)). Of workloads
+that wait, up to 20,000 and 64 MiB are read, each namespace its part; how many were left out is said on the error
+stream, and `-n` or a name finds them.
 
 A decision is chosen by the nodes that go back to it: one of them must have the labels, the pool, the state, and a
 workload of the namespace. An event is chosen by what it is about: a workload's namespace, the pool of a node or a pool

@@ -29,10 +29,14 @@ def test_of_more_than_there_is_room_for_the_rest_counts_as_one_replica_each() ->
         full = UnplacedReplicas(record.key, 4, ReasonCode.RESERVATION_FULL, "it is full")
         state.workloads.put(replace(record, unplaced=(full,)), expected_revision=None)
     small = ReadingBound(rows=6, page_rows=2)
-    waiting = {it.reason: it for it in there(state, small).count().waiting}
+    sample = there(state, small).count()
+    assert sample.unread_count == 4
+    waiting = {it.reason: it for it in sample.waiting}
     full_now = waiting[ReasonCode.RESERVATION_FULL.value]
     assert (full_now.replica_count, full_now.workload_count) == (24, 6)
     assert (waiting[UNPLANNED].replica_count, waiting[UNPLANNED].workload_count) == (4, 4)
 
-    (all_of_it,) = there(state, WHOLE).count().waiting
+    whole = there(state, WHOLE).count()
+    assert whole.unread_count == 0
+    (all_of_it,) = whole.waiting
     assert (all_of_it.replica_count, all_of_it.workload_count) == (40, 10)

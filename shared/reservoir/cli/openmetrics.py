@@ -66,6 +66,7 @@ def gauges(status: Status) -> Iterator[Gauge]:
     if not isinstance(status.there, Unknown):
         yield from _capacity(status.there)
         yield from _demand(status.there, status.asked_at)
+        yield _unread(status.there)
         yield from _money(status.there)
         yield from _teams(status.there)
     yield from _deployment(status)
@@ -159,6 +160,15 @@ def _demand(there: Sample, now: datetime) -> Iterator[Gauge]:
             ("reason",),
             {key: number for key, number in found.items() if number is not None},
         )
+
+
+def _unread(there: Sample) -> Gauge:
+    return Gauge(
+        "reservoir_waiting_unread_workloads",
+        "Workloads that wait and were not read; one replica of each is counted as waiting.",
+        (),
+        {(): float(there.unread_count)},
+    )
 
 
 def _money(there: Sample) -> Iterator[Gauge]:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from lab.fakes.stores.purchases import MemoryPurchases
 from lab.fakes.system import START
 from lab.worlds.disrupt_world import DisruptWorld
 from reservoir.cli.app import app
+from reservoir.cli.nouns import workloads
 from reservoir.cli.nouns.noun import Facts, Selection, Selector, age, ahead, price, span
 from reservoir.cli.nouns.registry import NOUNS, noun_of
 from reservoir.cli.nouns.selection import label_selector
@@ -29,11 +31,13 @@ from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_claim import ClaimState
 from reservoir.core.model.plan import OfferingKey
 from reservoir.core.scheduling_terms.resources import Resources
+from reservoir.core.sharing.reading_turns import ReadingBound
 from reservoir.core.what_if.added_capacity import parse_added_capacity
 from reservoir.manifests.answers.operations import parse_request
 from reservoir.ports.capacity_blocks import BlockOffering
 from reservoir.ports.system import Sender
 from reservoir.runtime.composition.operate import operate_from
+from reservoir.usecases.listing.list_workloads import ListWorkloads
 from tests.cli.world_stack import OwnOutside, invoke
 
 HOUR = timedelta(hours=1)
@@ -147,6 +151,24 @@ def test_workloads_that_run_and_those_that_wait(world: DisruptWorld) -> None:
     assert waiting[:6] == ["research", "huge", "1", "0", "waiting", "4m8s"]
     assert "Incompatible:" in waiting or "TooLarge:" in waiting
     assert placed == ["research", "train", "2", "2", "placed", "4m8s", "-"]
+
+
+def test_what_there_was_no_room_to_read_is_said_and_found_by_its_namespace(
+    world: DisruptWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.submit("more", gpus=9)
+    world.submit("small", gpus=9, namespace="other")
+    small = partial(ListWorkloads, bound=ReadingBound(rows=1, page_rows=1))
+    monkeypatch.setattr(workloads, "ListWorkloads", small)
+
+    listed = run(world, "get", "workloads", "-A", "-o", "name")
+    assert listed.exit_code == 0
+    # what runs is listed whole, of what waits as much as there is room for
+    assert len(listed.stdout.splitlines()) == 2
+    assert "2 more workloads wait and were not read" in listed.stderr
+    assert names(world, "workloads", "-n", "other") == ["workload/other/small"]
+    named = run(world, "get", "workload", "research/more", "-o", "name")
+    assert (named.stdout, named.stderr) == ("workload/research/more\n", "")
 
 
 def test_workloads_say_which_generations_run(world: DisruptWorld) -> None:

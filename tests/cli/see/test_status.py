@@ -22,6 +22,7 @@ from reservoir.cli.commands.see.status_document import document
 from reservoir.cli.commands.see.status_text import lines
 from reservoir.cli.commands.see.top import keep_live, pictures
 from reservoir.core.history.past_event import PastEvent
+from reservoir.core.history.sample import Sample
 from reservoir.core.model.capacity_reservation import ReservationKind
 from reservoir.core.model.conditions import Condition, ConditionStatus, ConditionType
 from reservoir.names import Function, Queue
@@ -296,3 +297,13 @@ def test_the_age_of_discovery_is_told_where_cloudwatch_knows_it(stack: Stack) ->
         "readAt"
         not in document(seen).model_dump(mode="json", exclude_none=True)["discovery"]
     )
+
+
+def test_it_says_how_much_of_what_waits_was_not_read(stack: Stack) -> None:
+    seen = see(connected(stack)).see()
+    assert isinstance(seen.there, Sample)
+    more = replace(seen, there=replace(seen.there, unread_count=1200))
+    assert "  1200 more workloads not read: one replica of each is counted" in [
+        line.plain for line in lines(more, 80)
+    ]
+    assert not any("not read" in line.plain for line in lines(seen, 80))

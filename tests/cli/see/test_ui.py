@@ -162,7 +162,7 @@ def test_who_drains_is_drawn_until_the_deadline(stack: Any) -> None:
 
 
 def test_what_waits_has_the_command_that_tries_what_would_help(stack: Any) -> None:
-    rows = ListWorkloads(stack.workloads, stack.node_claims).list()
+    rows = ListWorkloads(stack.workloads, stack.node_claims).list().rows
     (row,) = (each for each in rows if each.metadata.name == "too-large")
     (hopeless,) = waits([row], lambda _: "research")
     assert (hopeless.replica_count, hopeless.team, hopeless.helps) == (

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from reservoir.cli.console import FAILED, messages
-from reservoir.cli.nouns.noun import Noun, Selection
+from reservoir.cli.nouns.noun import Noun, Rows, Selection
 from reservoir.cli.output import printable
 from reservoir.cli.policy import attempt
 from reservoir.cli.stack.connection import Connection
@@ -23,6 +23,7 @@ class Found:
     rows: list[Any]
     unknown: tuple[str, ...]
     namespace: str = ""  # where was looked
+    left_out: str = ""  # what to say of rows that were not read
 
     @classmethod
     def of(cls, stack: Connection, noun: Noun[Any], chosen: Selection) -> "Found":
@@ -30,8 +31,9 @@ class Found:
         if not chosen.namespace and not chosen.all_namespaces:
             chosen = replace(chosen, namespace=noun.home)
         rows = attempt(lambda: noun.read(stack, chosen))
+        left_out = rows.left_out if isinstance(rows, Rows) else ""
         if chosen.is_everything:
-            return cls(noun, list(rows), (), chosen.namespace)
+            return cls(noun, list(rows), (), chosen.namespace, left_out)
         facts = [(row, noun.facts(row)) for row in rows]
         known = set(chain.from_iterable(fact.names for _, fact in facts))
         unknown = tuple(name for name in chosen.names if name not in known)
@@ -40,6 +42,7 @@ class Found:
             [row for row, fact in facts if chosen.has(fact)],
             unknown,
             chosen.namespace,
+            left_out,
         )
 
     def missing(self, stack: Connection) -> list[str]:
@@ -66,6 +69,13 @@ class Found:
         return f"{self.noun.kind}/{name} does not exist{where}" + (
             f"; did you mean {hint}?" if hint else ""
         )
+
+
+def tell_left_out(found: Sequence[Found]) -> None:
+    """Say which rows were not read, where the answer has not all."""
+    for each in found:
+        if each.left_out:
+            messages().print(each.left_out)
 
 
 def end_with_missing(stack: Connection, found: Sequence[Found]) -> None:

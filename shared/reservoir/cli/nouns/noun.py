@@ -74,13 +74,23 @@ class Selection:
         )
 
 
+class Rows(list[T]):
+    """Rows of a noun of which there are more than were read."""
+
+    def __init__(self, rows: Iterable[T], left_out: str) -> None:
+        """``left_out`` tells users of the others, and how to choose them."""
+        super().__init__(rows)
+        self.left_out = left_out
+
+
 @dataclass(frozen=True)
 class Noun(Generic[T]):
     """One kind of thing.
 
     ``read`` returns the rows of these names, or all that are worth listing; it reads indexes or keys, and never scans
-    a table. ``states`` are the words that ``--state`` takes; empty: AWS may invent some. ``details`` are lines that
-    ``describe`` prints before a row's document. ``home``: the namespace that is meant where none is said.
+    a table. Where there are more than it has room for, it returns ``Rows``. ``states`` are the words that ``--state``
+    takes; empty: AWS may invent some. ``details`` are lines that ``describe`` prints before a row's document.
+    ``home``: the namespace that is meant where none is said.
     """
 
     plural: str

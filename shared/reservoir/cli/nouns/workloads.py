@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Final
 
 from reservoir.cli.naming import DEFAULT_NAMESPACE
-from reservoir.cli.nouns.noun import Facts, Noun, Selection, Selector, age, ahead
+from reservoir.cli.nouns.noun import Facts, Noun, Rows, Selection, Selector, age, ahead
 from reservoir.cli.output import Column, Listing
 from reservoir.cli.stack.connection import Connection
 from reservoir.manifests.answers.listed import WorkloadRow, WorkloadState
@@ -19,9 +19,19 @@ _STYLES: Final = {
 
 
 def _read(stack: Connection, selection: Selection) -> Sequence[WorkloadRow]:
-    home = selection.namespace or DEFAULT_NAMESPACE
-    keys = {name if "/" in name else f"{home}/{name}" for name in selection.names}
-    return ListWorkloads(stack.outside.workloads, stack.outside.node_claims).list(keys)
+    lists = ListWorkloads(stack.outside.workloads, stack.outside.node_claims)
+    if selection.names:
+        home = selection.namespace or DEFAULT_NAMESPACE
+        return lists.named(
+            {name if "/" in name else f"{home}/{name}" for name in selection.names}
+        )
+    listed = lists.list(selection.namespace)
+    if not listed.unread_count:
+        return listed.rows
+    return Rows(
+        listed.rows,
+        f"{listed.unread_count} more workloads wait and were not read: choose them by -n or by name",
+    )
 
 
 def _facts(row: WorkloadRow) -> Facts:

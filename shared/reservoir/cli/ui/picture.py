@@ -111,7 +111,8 @@ def take(stack: Connection, since: timedelta, ahead: timedelta) -> Picture:
         lanes=_ask(lambda: _lanes(stack, window, there, past, nodes, team_of)),
         waits=_ask(
             lambda: waits(
-                ListWorkloads(outside.workloads, outside.node_claims).list(), team_of
+                ListWorkloads(outside.workloads, outside.node_claims).list().rows,
+                team_of,
             )
         ),
         teams=_ask(lambda: _teams(stack, now, there, nodes, team_of)),

@@ -92,7 +92,10 @@ class TeamSample:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """All of it; ``bought`` is sorted by price, the dearest first."""
+    """All of it; ``bought`` is sorted by price, the dearest first.
+
+    ``unread_count``: workloads that wait and were not read; of each, one replica is counted as ``UNPLANNED``.
+    """
 
     taken_at: datetime
     reservations: tuple[ReservationSample, ...] = ()
@@ -100,6 +103,7 @@ class Sample:
     waiting: tuple[WaitingSample, ...] = ()
     bought: tuple[BoughtSample, ...] = ()
     teams: tuple[TeamSample, ...] = ()
+    unread_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)

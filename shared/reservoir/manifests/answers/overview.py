@@ -80,12 +80,16 @@ class TeamNow(Part):
 
 
 class ThereNow(Part):
-    """What there is, as the tables say."""
+    """What there is, as the tables say.
+
+    ``unreadWorkloads`` wait beside what was read; of each, one replica is counted as waiting, without a reason.
+    """
 
     taken_at: AwareDatetime
     reservations: list[ReservationNow]
     markets: list[MarketNow]
     waiting: list[WaitingNow]
+    unread_workloads: int
     bought: list[BoughtNow]
     teams: list[TeamNow]
 

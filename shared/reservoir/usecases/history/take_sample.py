@@ -49,9 +49,10 @@ class CountWhatIsThere:
         types = {it.instance_type for it in reservations} | {
             claim.offering.instance_type for claim in claims
         }
-        sample = measure(
+        counted = measure(
             taken_at, reservations, claims, waiting, self.offerings.on_demand_prices(types)
         )
+        sample = replace(counted, unread_count=self.turns.unread_count)
         teams = self.teams()
         if not teams:
             return sample

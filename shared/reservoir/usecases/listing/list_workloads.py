@@ -1,10 +1,11 @@
 """List workloads: those that want replicas, or still have some."""
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from reservoir.core.model.node_claim import NodeClaim
+from reservoir.core.model.node_claim import NodeClaim, placed_keys
 from reservoir.core.model.workload import Workload
+from reservoir.core.sharing.reading_turns import ReadingBound, ReadingTurns
 from reservoir.manifests.answers.listed import (
     GenerationReplicas,
     Named,
@@ -19,38 +20,61 @@ from reservoir.usecases.claims.waiting import waiting
 
 
 @dataclass(frozen=True, slots=True)
+class ListedWorkloads:
+    """Rows by key. ``unread_count`` more workloads wait, for which there was no room."""
+
+    rows: list[WorkloadRow]
+    unread_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ListWorkloads:
     """Lists workloads.
 
     No index has all of them, and none is needed: what wants a place, or has one too many, is on the planner's list;
     everything else that is wanted has a replica on a live claim. So what is read grows with the demand and the fleet
-    of the moment, and never with what was once submitted.
+    of the moment, and never with what was once submitted. Of what waits it reads no more than a planner's pass does,
+    each namespace its part, and always the same: a list that is watched does not change by itself.
     """
 
     workloads: WorkloadStore
     claims: NodeClaimStore
+    bound: ReadingBound = field(default_factory=ReadingBound)
 
-    def list(self, keys: Collection[str] = ()) -> list[WorkloadRow]:
-        """Return those that keys (``namespace/name``) name and that are known; without keys, all. By key.
+    def named(self, keys: Collection[str]) -> Sequence[WorkloadRow]:
+        """Return those that keys (``namespace/name``) name and that are known. Raises UnreadableRowsError."""
+        records = self.workloads.get_many(keys)
+        return _rows(records, self.claims.list_live())
 
-        Raises UnreadableRowsError.
-        """
+    def list(self, namespace: str = "") -> ListedWorkloads:
+        """Return those of a namespace, or of all where none is given. Raises UnreadableRowsError."""
         live = self.claims.list_live()
-        pools = _pools_by_workload(live)
-        records = (
-            {}
-            if keys
-            else {record.key: record for record in self.workloads.list_needing_planning()}
+        placed = set(_of_namespace(placed_keys(live), namespace))
+        turns = ReadingTurns(self.bound)
+        read = self.workloads.read_waiting(
+            lambda keys: turns.reading(_of_namespace(keys, namespace), (), lambda: str)
         )
-        records.update(self.workloads.get_many((set(keys) or set(pools)) - records.keys()))
-        outdated = placed_terms(records).outdated(live)
-        return [
-            _row(
-                record, record.workload, pools.get(key, frozenset()), outdated.get(key, {})
-            )
-            for key, record in sorted(records.items())
-            if record.workload is not None
-        ]
+        waiting = {record.key: record for record in read}
+        found = {**waiting, **self.workloads.get_many(placed - waiting.keys())}
+        unread = set(turns.unread()) - placed
+        return ListedWorkloads(_rows(found, live), len(unread))
+
+
+def _rows(
+    records: Mapping[str, WorkloadRecord], live: Collection[NodeClaim]
+) -> list[WorkloadRow]:
+    pools = _pools_by_workload(live)
+    outdated = placed_terms(records).outdated(live)
+    return [
+        _row(record, record.workload, pools.get(key, frozenset()), outdated.get(key, {}))
+        for key, record in sorted(records.items())
+        if record.workload is not None
+    ]
+
+
+def _of_namespace(keys: Collection[str], namespace: str) -> Collection[str]:
+    """Return the keys (``namespace/name``) of a namespace; none given: all."""
+    return [key for key in keys if not namespace or key.startswith(f"{namespace}/")]
 
 
 def _pools_by_workload(claims: Collection[NodeClaim]) -> Mapping[str, frozenset[str]]:

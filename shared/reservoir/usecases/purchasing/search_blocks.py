@@ -31,6 +31,7 @@ from reservoir.core.purchasing.block_search import (
 from reservoir.core.scheduling_terms import labels
 from reservoir.core.scheduling_terms.money import micro_usd_of
 from reservoir.core.scheduling_terms.requirements import Requirements
+from reservoir.core.sharing.reading_turns import ReadingTurns
 from reservoir.ports.capacity_blocks import (
     BlockExtensionReader,
     BlockOffering,
@@ -166,6 +167,7 @@ class SearchBlocks:
         self, keys: Sequence[str]
     ) -> tuple[list[tuple[WorkloadRecord, Workload]], Mapping[str, str]]:
         """Return what waits and can be searched for, and why the rest cannot; whatever was named has to."""
+        turns = ReadingTurns()
         if keys:
             found = self.workloads.get_many(keys)
             missing = [key for key in keys if key not in found]
@@ -173,11 +175,10 @@ class SearchBlocks:
                 raise SearchRefusedError(f"there is no workload {missing[0]}")
             records = [found[key] for key in dict.fromkeys(keys)]
         else:
-            records = [
-                each
-                for each in self.workloads.list_needing_planning()
-                if each.pending_count > 0
-            ]
+            read = self.workloads.read_waiting(
+                lambda keys: turns.reading(keys, (), lambda: str)
+            )
+            records = [each for each in read if each.pending_count > 0]
         refused = {
             record.key: why
             for record in records
@@ -195,9 +196,10 @@ class SearchBlocks:
             raise SearchRefusedError(
                 "; ".join(["no workload waits that a block could serve", *_told(refused)])
             )
-        if len(wanted) > NEEDS_MAX:
+        waiting_count = len(wanted) + turns.unread_count
+        if waiting_count > NEEDS_MAX:
             raise SearchRefusedError(
-                f"{len(wanted)} workloads wait, and the search is about {NEEDS_MAX} at most: name them with --for"
+                f"{waiting_count} workloads wait, and the search is about {NEEDS_MAX} at most: name them with --for"
             )
         return wanted, refused
 

@@ -11,7 +11,7 @@ from reservoir.cli.console import output
 from reservoir.cli.policy import connection
 from reservoir.cli.stack.connection import Connection
 from reservoir.core.model.team import Team
-from reservoir.core.sharing.reading_turns import WHOLE, ReadingTurns
+from reservoir.core.sharing.reading_turns import ReadingBound, ReadingTurns
 from reservoir.ports.errors import AwsError
 from reservoir.usecases.history.see_status import SeeStatus
 from reservoir.usecases.history.take_sample import CountWhatIsThere
@@ -52,7 +52,7 @@ def see(stack: Connection, *, with_teams: bool = False) -> SeeStatus:
         outside.offerings,
         outside.clock,
         teams,
-        ReadingTurns(WHOLE),
+        ReadingTurns(ReadingBound()),
     )
     return SeeStatus(
         there,

@@ -94,6 +94,7 @@ def _there(there: Sample) -> ThereNow:
             )
             for it in there.waiting
         ],
+        unread_workloads=there.unread_count,
         bought=[
             BoughtNow(
                 workload=it.workload_key,

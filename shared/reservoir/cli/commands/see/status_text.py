@@ -105,6 +105,9 @@ def _waiting(there: Sample, now: datetime) -> Iterator[Text]:
         longest = "" if it.since is None else f", the first for {duration(now - it.since)}"
         who = f"{_number(it.replica_count, 'replica')} of {_number(it.workload_count, 'workload')}"
         yield Text(f"  {it.reason:<24} {who}{longest}")
+    if there.unread_count:
+        unread = _number(there.unread_count, "more workload")
+        yield Text(f"  {unread} not read: one replica of each is counted", "yellow")
 
 
 def _ending(there: Sample, now: datetime) -> Iterator[Text]:
