@@ -211,8 +211,7 @@ _COUNTED: Final = """
 Functions count these when they happen (unit Count; the dimension `service` is the function, or `any` for
 `CapacitySuspected`, `LaunchesBlocked`, `RowsUnreadable`, `TerminationsRefused` and `TimersRefused`). Nothing is
 written for 0, and CloudWatch charges for the hours in which a metric was written. Beside these, what events of AWS
-told is counted by its kind (`shared/reservoir/core/node_life/notice.py`), and what disruption did
-(`shared/reservoir/usecases/disruption/disrupt.py`).
+told is counted by its kind (`shared/reservoir/core/node_life/notice.py`).
 
 | metric | counts |
 |---|---|

@@ -165,6 +165,8 @@ type PlacedWorkload struct {
 }
 
 // A node with its name here and in EC2.
+//
+// The node as it is now, in its reservation.
 type NodeDetail struct {
 	CapacityReservationID *string      `json:"capacityReservationId,omitempty"`
 	CapacityType          CapacityType `json:"capacityType"`
@@ -199,6 +201,24 @@ type NodeLaunched struct {
 	Node       NodeDetail `json:"node"`
 	// Version of this detail's form.
 	Version   int64            `json:"version"`
+	Workloads []PlacedWorkload `json:"workloads"`
+}
+
+// EC2 moved a node that ran on demand into a reserved unit, without a restart: what is on
+// it runs on.
+//
+// `Node Capacity Type Changed` tells of the same node. One that moves in again later is
+// told again.
+type NodeMovedIntoReservation struct {
+	// The node as it is now, in its reservation.
+	Node NodeDetail `json:"node"`
+	// What it cost on demand; micro-USD an hour.
+	PreviousPriceMicroUsdPerHour int64 `json:"previousPriceMicroUsdPerHour"`
+	// The reservation that the unit was split off for it from, and goes back to when it ends.
+	SplitFrom *string `json:"splitFrom,omitempty"`
+	// Version of this detail's form.
+	Version int64 `json:"version"`
+	// What runs on it, as before.
 	Workloads []PlacedWorkload `json:"workloads"`
 }
 
@@ -745,18 +765,19 @@ const (
 
 // The facts that a subscription lets in.
 var details = map[string]func() any{
-	"Launch Failed":      func() any { return new(LaunchFailed) },
-	"Node Draining":      func() any { return new(NodeDraining) },
-	"Node Launched":      func() any { return new(NodeLaunched) },
-	"Node Terminated":    func() any { return new(NodeTerminated) },
-	"Replica Failed":     func() any { return new(ReplicaFailed) },
-	"Replica Finished":   func() any { return new(ReplicaFinished) },
-	"Replica Ready":      func() any { return new(ReplicaReady) },
-	"Reservation Ending": func() any { return new(ReservationEnding) },
-	"Workload Accepted":  func() any { return new(WorkloadAccepted) },
-	"Workload Described": func() any { return new(WorkloadDescribed) },
-	"Workload Ignored":   func() any { return new(WorkloadIgnored) },
-	"Workload Pending":   func() any { return new(WorkloadPending) },
-	"Workload Placed":    func() any { return new(WorkloadPlaced) },
-	"Workload Rejected":  func() any { return new(WorkloadRejected) },
+	"Launch Failed":               func() any { return new(LaunchFailed) },
+	"Node Draining":               func() any { return new(NodeDraining) },
+	"Node Launched":               func() any { return new(NodeLaunched) },
+	"Node Moved Into Reservation": func() any { return new(NodeMovedIntoReservation) },
+	"Node Terminated":             func() any { return new(NodeTerminated) },
+	"Replica Failed":              func() any { return new(ReplicaFailed) },
+	"Replica Finished":            func() any { return new(ReplicaFinished) },
+	"Replica Ready":               func() any { return new(ReplicaReady) },
+	"Reservation Ending":          func() any { return new(ReservationEnding) },
+	"Workload Accepted":           func() any { return new(WorkloadAccepted) },
+	"Workload Described":          func() any { return new(WorkloadDescribed) },
+	"Workload Ignored":            func() any { return new(WorkloadIgnored) },
+	"Workload Pending":            func() any { return new(WorkloadPending) },
+	"Workload Placed":             func() any { return new(WorkloadPlaced) },
+	"Workload Rejected":           func() any { return new(WorkloadRejected) },
 }

@@ -587,6 +587,30 @@ export interface NodeLaunched {
   workloads: PlacedWorkload[];
 }
 /**
+ * EC2 moved a node that ran on demand into a reserved unit, without a restart: what is on it runs on.
+ *
+ * `Node Capacity Type Changed` tells of the same node. One that moves in again later is told again.
+ */
+export interface NodeMovedIntoReservation {
+  node: NodeDetail;
+  /**
+   * What it cost on demand; micro-USD an hour.
+   */
+  previousPriceMicroUsdPerHour: number;
+  /**
+   * The reservation that the unit was split off for it from, and goes back to when it ends.
+   */
+  splitFrom?: string | null;
+  /**
+   * Version of this detail's form.
+   */
+  version: 1;
+  /**
+   * What runs on it, as before.
+   */
+  workloads: PlacedWorkload[];
+}
+/**
  * A node is gone. Replicas that were still on it are demand again unless they were withdrawn.
  */
 export interface NodeTerminated {
@@ -966,6 +990,7 @@ export interface Events {
   "Launch Failed": LaunchFailed;
   "Node Draining": NodeDraining;
   "Node Launched": NodeLaunched;
+  "Node Moved Into Reservation": NodeMovedIntoReservation;
   "Node Terminated": NodeTerminated;
   "Replica Failed": ReplicaFailed;
   "Replica Finished": ReplicaFinished;
@@ -983,6 +1008,7 @@ export const REQUIRED: { [T in keyof Events]: Record<string, string> } = {
   "Launch Failed": { nodeClaims: "object", offering: "object", code: "string", message: "string", workloads: "object" },
   "Node Draining": { drainId: "string", node: "object", reason: "string", notifiedAt: "string", deadline: "string", workloads: "object" },
   "Node Launched": { node: "object", launchedAt: "string", workloads: "object" },
+  "Node Moved Into Reservation": { node: "object", previousPriceMicroUsdPerHour: "number", workloads: "object" },
   "Node Terminated": { node: "object", reason: "string", terminatedAt: "string" },
   "Replica Failed": { node: "object", workload: "object", exitCode: "number", restarts: "number", nextStartInS: "number", isCrashLoop: "boolean", logTail: "string" },
   "Replica Finished": { node: "object", workload: "object", replicas: "number", finished: "number", wanted: "number", logTail: "string" },

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from reservoir.core.history.counters import AMOUNTS, COUNTERS
 from reservoir.names import ROWS_UNREADABLE
+from reservoir.usecases.disruption.disrupt import DisruptReport
 
 ROOT = Path(__file__).parents[2]
 
@@ -19,7 +20,8 @@ def test_every_counter_is_described_and_no_other() -> None:
         for file in files
         for name in re.findall(r'\bcount(?:_for_all)?\("(\w+)"', file.read_text())
     }
-    assert written | {ROWS_UNREADABLE} == set(COUNTERS)
+    of_disruption = {it.title().replace("_", "") for it in DisruptReport().counts()}
+    assert written | of_disruption | {ROWS_UNREADABLE} == set(COUNTERS)
 
 
 def test_every_amount_is_described_and_no_other() -> None:

@@ -43,6 +43,7 @@ from reservoir.manifests.events import (
     NodeCapacityTypeChanged,
     NodeDraining,
     NodeLaunched,
+    NodeMovedIntoReservation,
     NodeTerminated,
     OperationRequested,
     PolicyChanged,
@@ -335,6 +336,12 @@ ONE_OF_EACH: tuple[Event, ...] = (
                 advice="apply a NodePool whose nodeClassRef is gpu",
             )
         ],
+    ),
+    NodeMovedIntoReservation(
+        node=NODE,
+        previous_price_micro_usd_per_hour=98_320_000,
+        split_from="cr-1",
+        workloads=[PLACED],
     ),
 )
 

@@ -181,6 +181,25 @@ class NodeCapacityTypeChanged(Event):
     )
 
 
+class NodeMovedIntoReservation(Event):
+    """EC2 moved a node that ran on demand into a reserved unit, without a restart: what is on it runs on.
+
+    ``Node Capacity Type Changed`` tells of the same node. One that moves in again later is told again.
+    """
+
+    detail_type: ClassVar[str] = "Node Moved Into Reservation"
+
+    node: NodeDetail = Field(description="The node as it is now, in its reservation.")
+    previous_price_micro_usd_per_hour: int = Field(
+        description="What it cost on demand; micro-USD an hour."
+    )
+    split_from: str | None = Field(
+        default=None,
+        description="The reservation that the unit was split off for it from, and goes back to when it ends.",
+    )
+    workloads: list[PlacedWorkload] = Field(description="What runs on it, as before.")
+
+
 class LaunchFailed(Event):
     """EC2 refused a launch, or ended the instance before it ran; the replicas are demand again."""
 
@@ -483,4 +502,5 @@ EVENTS: Final[tuple[type[Event], ...]] = (
     ReservationChanged,
     ReservationEnding,
     ReservationReadiness,
+    NodeMovedIntoReservation,
 )

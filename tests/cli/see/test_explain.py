@@ -1,6 +1,7 @@
 """``reservoir explain`` on a world in which things have happened."""
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from typer.testing import Result
 
 from lab.worlds.disrupt_world import DisruptWorld
+from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_claim import NodeClaim, Operation
 from reservoir.usecases.operating.operate_nodes import OperateNodes
 from tests.cli.world_stack import WorldStack, invoke
@@ -50,6 +52,23 @@ def test_a_node_that_stays(world: DisruptWorld) -> None:
     assert found["disruption"]["text"] == world.reason(reserved.id)
     assert found["workloads"] == [{"namespace": "research", "name": "train", "replicas": 1}]
     assert explained(world, "node", reserved.instance_id or "") == found
+
+
+def test_a_node_that_ec2_moved_in_says_that_it_was_bought_and_not_restarted(
+    world: DisruptWorld,
+) -> None:
+    it = paid(world)
+    in_reservation = replace(
+        it.offering, capacity_type=CapacityType.RESERVED, reservation_id="cr-split"
+    )
+    world.state.claim_rows[it.id] = replace(
+        it, offering=in_reservation, reclaim_group_arn="arn:group"
+    )
+    text = explained(world, "node", it.id)["origin"]["text"]
+    assert text == (
+        "no reserved unit was free for it, so it was bought on demand; EC2 has moved it into"
+        " cr-split since, without a restart"
+    )
 
 
 def test_a_node_that_is_replaced_and_its_replacement(world: DisruptWorld) -> None:

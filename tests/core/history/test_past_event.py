@@ -239,6 +239,15 @@ def test_an_event_tells_of_namespaces_pools_and_what_became_of_its_object() -> N
     assert outcome_of("Node Capacity Type Changed") == "capacity-type-changed"
 
 
+def test_a_node_that_moved_in_says_where_it_is_and_whose_unit_that_is() -> None:
+    node = {"instanceType": "p5.48xlarge", "capacityType": "reserved", "zone": "us-east-1c"}
+    told = {"node": node, "splitFrom": "cr-1"}
+    assert (
+        summary(event(told, "Node Moved Into Reservation"))
+        == "moved in without a restart: is now p5.48xlarge reserved in us-east-1c, in a unit of cr-1"
+    )
+
+
 def test_instants_are_told_to_the_second() -> None:
     drain = {"reason": "Requested", "deadline": "2026-01-15T12:14:46.116897Z"}
     assert (

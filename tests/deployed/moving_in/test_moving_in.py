@@ -89,6 +89,9 @@ def test_a_node_on_demand_moves_into_a_unit_that_became_free_and_runs_on(
     (told,) = changed(seen)
     assert told["previous"] == "on-demand"
     assert told["node"]["capacityReservationId"] == made["CapacityReservationId"]
+    (moved,) = world.events("Node Moved Into Reservation")
+    assert moved["splitFrom"] == source
+    assert [it["name"] for it in moved["workloads"]] == ["train"]
     explained = world.command("explain", "node", told["node"]["nodeClaim"])
     assert "without a restart" in explained.stdout, explained.stdout + explained.stderr
     assert seen.drains == {}

@@ -18,6 +18,7 @@ from reservoir.core.model.node_claim import ClaimState, DrainReason, NodeClaim
 from reservoir.core.node_life.drain import InstanceStatusPolicy, RebalancePolicy
 from reservoir.core.node_life.notice import Notice, NoticeKind
 from reservoir.core.scheduling_terms import labels
+from reservoir.names import SPLIT_FROM_TAG
 from reservoir.ports.errors import ThrottledError
 from reservoir.runtime.composition.parts.draining import draining_from
 from reservoir.usecases.node_life.node_life import NodeLife
@@ -599,6 +600,30 @@ def test_an_instance_that_ec2_put_into_a_selected_reservation_is_promoted(
     assert 0 < after.price_atto_usd_per_hour < 10**12
     (event,) = world.bus.of("Node Capacity Type Changed")
     assert (event["previous"], event["node"]["priceMicroUsdPerHour"]) == ("on-demand", 0)
+
+
+def test_a_node_that_ec2_moved_into_a_unit_split_off_for_it_is_told(world: World) -> None:
+    world.add_reservation("cr-block", tags={SPLIT_FROM_TAG: "cr-1"})
+    (claim,) = world.running(1, on_demand("p5.48xlarge"))
+    world.ec2.change(claim.instance_id or "", capacity_reservation_id="cr-block")
+    world.expire().run()
+    (told,) = world.bus.of("Node Moved Into Reservation")
+    assert told["node"]["capacityReservationId"] == "cr-block"
+    assert told["previousPriceMicroUsdPerHour"] == 98_320_000
+    assert told["splitFrom"] == "cr-1"
+    assert [(it["name"], it["replicas"]) for it in told["workloads"]] == [("train", 1)]
+    world.expire().run()
+    assert len(world.bus.of("Node Moved Into Reservation")) == 1
+
+
+def test_a_node_that_slides_or_is_demoted_has_not_moved_in(world: World) -> None:
+    world.add_reservation("cr-block")
+    slid, demoted = world.running(2, reserved())
+    world.ec2.change(slid.instance_id or "", capacity_reservation_id="cr-block")
+    world.ec2.change(demoted.instance_id or "", capacity_reservation_id=None)
+    world.expire().run()
+    assert len(world.bus.of("Node Capacity Type Changed")) == 2
+    assert world.bus.of("Node Moved Into Reservation") == []
 
 
 def test_an_instance_that_slides_within_a_group_keeps_its_price_and_changes_its_labels(

@@ -28,6 +28,7 @@ NOTABLE: Final = frozenset(
         "Envelope Lifted",
         "Launches Blocked",
         "Node Capacity Type Changed",
+        "Node Moved Into Reservation",
         "Policy Changed",
         "Reservation Changed",
         "Reservation Ending",

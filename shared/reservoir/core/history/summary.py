@@ -112,6 +112,12 @@ def _capacity_type_changed(detail: Detail) -> str:
     return f"was {detail.get('previous')}, is now {_offer(detail.get('node', {}))}"
 
 
+def _moved_in(detail: Detail) -> str:
+    split_from = detail.get("splitFrom")
+    unit = f", in a unit of {split_from}" if split_from else ""
+    return f"moved in without a restart: is now {_offer(detail.get('node', {}))}{unit}"
+
+
 def _launch_failed(detail: Detail) -> str:
     nodes = _number(len(detail.get("nodeClaims", ())), "node")
     return f"{nodes} of {_offer(detail.get('offering', {}))}: {detail.get('code')}: {detail.get('message')}"
@@ -290,6 +296,7 @@ _LINES: Final[Mapping[str, Callable[[Detail], str]]] = {
     "Node Draining": _draining,
     "Node Terminated": _terminated,
     "Node Capacity Type Changed": _capacity_type_changed,
+    "Node Moved Into Reservation": _moved_in,
     "Launch Failed": _launch_failed,
     "Launches Blocked": _blocked,
     "Reservation Exhausted": _exhausted,

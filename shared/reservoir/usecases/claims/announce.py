@@ -31,6 +31,7 @@ from reservoir.manifests.events import (
     NodeCapacityTypeChanged,
     NodeDraining,
     NodeLaunched,
+    NodeMovedIntoReservation,
     NodeTerminated,
     ReadinessProblem,
     ReservationChanged,
@@ -135,6 +136,26 @@ def capacity_type_changed(before: NodeClaim, after: NodeClaim) -> NodeCapacityTy
         previous_capacity_reservation_id=before.offering.reservation_id,
         correlation_ids=_followed_by(after),
     )
+
+
+def moved_into_reservation(
+    before: NodeClaim, after: NodeClaim, reservations: Mapping[str, CapacityReservation]
+) -> list[NodeMovedIntoReservation]:
+    """Say that EC2 moved a node that ran on demand into a reservation; nothing of any other change."""
+    was, reservation_id = before.offering.capacity_type, after.offering.reservation_id
+    if was is not CapacityType.ON_DEMAND or reservation_id is None:
+        return []
+    reservation = reservations.get(reservation_id)
+    return [
+        NodeMovedIntoReservation(
+            node=node_detail(after),
+            previous_price_micro_usd_per_hour=(
+                before.price_atto_usd_per_hour // ATTO_USD_PER_MICRO_USD
+            ),
+            split_from=None if reservation is None else reservation.split_from,
+            workloads=placed_workloads(after.placements, after.correlation_ids),
+        )
+    ]
 
 
 def launch_failed(

@@ -81,7 +81,6 @@ class ExplainNode:
         text = _why_planned(planned, claim)
         if command is not None:
             text = f"replaces {', '.join(command.claim_ids)}: {command.explanation}; {text}"
-        text += _moved_in(claim)
         return origin.model_copy(
             update={
                 "text": text,
@@ -205,6 +204,11 @@ def _planned(launches: tuple[PlannedNodes, ...], claim: NodeClaim) -> PlannedNod
 
 
 def _why_planned(planned: PlannedNodes | None, claim: NodeClaim) -> str:
+    if _has_moved_in(claim):
+        return (
+            "no reserved unit was free for it, so it was bought on demand; EC2 has moved it into"
+            f" {claim.offering.reservation_id} since, without a restart"
+        )
     if claim.offering.reservation_id is not None:
         return f"a unit of reservation {claim.offering.reservation_id} was free, and is paid for anyway"
     micro = claim.price_atto_usd_per_hour // ATTO_USD_PER_MICRO_USD
@@ -214,9 +218,6 @@ def _why_planned(planned: PlannedNodes | None, claim: NodeClaim) -> str:
     return f"{price}; {len(planned.alternatives)} other offerings could hold its replicas and cost as much or more"
 
 
-def _moved_in(claim: NodeClaim) -> str:
-    """Say that EC2 has moved a node that ran on demand into a reservation of its group."""
-    reservation_id = claim.offering.reservation_id
-    if claim.reclaim_group_arn is None or reservation_id is None:
-        return ""
-    return f"; EC2 moved it into {reservation_id} since, without a restart"
+def _has_moved_in(claim: NodeClaim) -> bool:
+    """Whether it was launched at a group, on demand, and is in a reservation now."""
+    return claim.reclaim_group_arn is not None and claim.offering.reservation_id is not None

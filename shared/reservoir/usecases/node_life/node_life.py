@@ -19,7 +19,10 @@ from reservoir.ports.state import (
     ReservationStore,
     UnreadableRowsError,
 )
-from reservoir.usecases.claims.announce import capacity_type_changed
+from reservoir.usecases.claims.announce import (
+    capacity_type_changed,
+    moved_into_reservation,
+)
 from reservoir.usecases.claims.claim_moves import save_claim, try_to_save_claims
 from reservoir.usecases.draining.draining import Draining
 from reservoir.usecases.node_life.early_ends import EarlyEnd, EarlyEndReport, EarlyEnds
@@ -191,7 +194,8 @@ class NodeLife:
             after = bought(claim)
             if after is None:
                 continue
-            self.publisher.publish([capacity_type_changed(claim, after)])
+            moved_in = moved_into_reservation(claim, after, reservations)
+            self.publisher.publish([capacity_type_changed(claim, after), *moved_in])
             try:
                 count += save_claim(self.claims, claim, bought) is not None
             except ConflictError:
