@@ -49,7 +49,10 @@ from reservoir.core.solver.problem.selection import Selection
 from reservoir.core.solver.problem.vectors import Dimensions, Vector, iter_bits, mask_of
 
 _OFFERING_KEYS = OFFERING_LABELS | RESERVATION_LABELS
+# labels that a place or the node itself decides, whatever its pool
+_NOT_OF_POOLS = _OFFERING_KEYS | {HOSTNAME}
 _place_order = attrgetter("zone_id", "capacity_type")
+_name = attrgetter("name")
 # A pool is repeated once per combination of values; beyond this many the later combinations are not offered.
 _COMBINATIONS_MAX = 64
 
@@ -80,15 +83,12 @@ class Entry:
         """Return the values of a label that its nodes could have, as far as their place does not decide it."""
         if key in self.labels:
             return (self.labels[key],)
-        of_types = [
-            item.requirements[key] for item in self.types if key in item.requirements
-        ]
-        return {
-            value
-            for requirement in of_types
-            if not requirement.complement
-            for value in requirement.values
-        }
+        found: set[str] = set()
+        for instance_type in self.types:
+            requirement = instance_type.requirements.get(key)
+            if requirement is not None and not requirement.complement:
+                found.update(requirement.values)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +174,8 @@ def accepts(labels: Mapping[str, str], requirements: Iterable[Requirement]) -> b
 
 # a place with its labels, and the requirement sets that it meets
 _Met = tuple[OfferedPlace, Mapping[str, str], int]
+# a zone, its id, and on which market
+_Market = tuple[str, str, CapacityType]
 
 
 @dataclass(slots=True)
@@ -198,9 +200,7 @@ class OptionCatalogue:
     # By what makes pools alike, the requirement sets that each place of the earlier ones meets.
     _earlier: dict[object, list[dict[object, int]]] = field(default_factory=dict)
     # by type
-    _sold: dict[str, list[tuple[tuple[str, str, CapacityType], Offering]]] = field(
-        default_factory=dict
-    )
+    _sold: dict[str, list[tuple[_Market, Offering]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Enumerate options, heaviest pools first."""
@@ -208,22 +208,19 @@ class OptionCatalogue:
             self.snapshot.instance_types if self.snapshot.reservations else ()
         )
         pools = usable_pools(self.snapshot)
-        tiers = {
-            weight: tier
-            for tier, weight in enumerate(
-                sorted({pool.weight for pool, _ in pools}, reverse=True)
-            )
-        }
-        asked = [
-            item for each in self.requirement_sets for item in each.requirements.values()
-        ]
-        asked = [
-            item
-            for item in dict.fromkeys(asked)
-            if item.key not in _OFFERING_KEYS and item.key != HOSTNAME
-        ]
+        weights = sorted({pool.weight for pool, _ in pools}, reverse=True)
+        asked = self._asked_of_pools()
         for pool, node_class in pools:
-            self._add_pool(pool, node_class, tiers[pool.weight], asked)
+            self._add_pool(pool, node_class, weights.index(pool.weight), asked)
+
+    def _asked_of_pools(self) -> list[Requirement]:
+        """Return what any requirement set asks of labels that pools decide, each once."""
+        asked: dict[Requirement, None] = {}
+        for requirement_set in self.requirement_sets:
+            for requirement in requirement_set.requirements.values():
+                if requirement.key not in _NOT_OF_POOLS:
+                    asked[requirement] = None
+        return list(asked)
 
     def _add_pool(
         self, pool: NodePool, node_class: NodeClass, tier: int, asked: Sequence[Requirement]
@@ -236,29 +233,30 @@ class OptionCatalogue:
         }
         offered = Requirements({**pool.requirements, **Requirements.from_labels(own)})
         taints = binding_taints(pool.taints, pool.startup_taints, initialized=False)
-        for settled in _variants(
-            offered, types, asked, self.topology_keys - _OFFERING_KEYS - {HOSTNAME}
-        ):
+        counted_by = self.topology_keys - _NOT_OF_POOLS
+        for settled in _variants(offered, types, asked, counted_by):
             admitted = [item for item in types if settled.meets(item.requirements)]
             # one entry at least, so that somebody can be told why it sells nothing
             if admitted or not types:
-                about = (
-                    pool,
-                    node_class,
-                    settled,
-                    settled.labels(),
-                    admitted,
-                    tier,
-                    taints,
+                entry = Entry(
+                    index=len(self.entries),
+                    pool=pool,
+                    node_class=node_class,
+                    requirements=settled,
+                    labels=settled.labels(),
+                    types=admitted,
+                    tier=tier,
+                    taints=taints,
                 )
-                self.entries.append(Entry(len(self.entries), *about))
-                self._add_options(self.entries[-1])
+                self.entries.append(entry)
+                self._add_options(entry)
 
     def _types_of(self, pool: NodePool, node_class: NodeClass) -> list[InstanceType]:
         """Return the types that the pool allows and its class has images for, by name, as the class launches them."""
-        by_name = sorted(self.snapshot.instance_types, key=lambda item: item.name)
-        types = [item for item in by_name if has_image(node_class, item)]
-        types = [item for item in types if pool.requirements.meets(item.requirements)]
+        types: list[InstanceType] = []
+        for item in sorted(self.snapshot.instance_types, key=_name):
+            if has_image(node_class, item) and pool.requirements.meets(item.requirements):
+                types.append(item)
         matters = EPHEMERAL_STORAGE in (*self.dimensions.names, *(pool.limits or ()))
         if not matters and node_class.kubelet is None:
             return types
@@ -275,27 +273,25 @@ class OptionCatalogue:
             return
         for item, meets in zip(entry.types, meeting, strict=True):
             size = self.dimensions.capacity(item.allocatable)
-            for (place, labels, sets), price in self._on_sale(
-                item, reserved.get(item.name, ()), met
-            ):
-                if mask := meets & sets:
-                    about = (
-                        len(self.options),
-                        entry,
-                        item,
-                        place,
-                        price,
-                        size,
-                        mask,
-                        labels,
-                    )
-                    unit = place.reservation
-                    reserved_as = (
-                        ()
-                        if unit is None
-                        else (unit, self.prices.on_demand_micro_usd(item), unit.unit_key)
-                    )
-                    self.options.append(LaunchOption(*about, *reserved_as))
+            on_sale = self._on_sale(item, reserved.get(item.name, ()), met)
+            for (place, labels, sets), price in on_sale:
+                if not meets & sets:
+                    continue
+                option = LaunchOption(
+                    index=len(self.options),
+                    entry=entry,
+                    instance_type=item,
+                    place=place,
+                    price=price,
+                    allocatable=size,
+                    requirement_sets=meets & sets,
+                    place_labels=labels,
+                    reservation=place.reservation,
+                )
+                if place.reservation is not None:
+                    option.on_demand_micro_usd = self.prices.on_demand_micro_usd(item)
+                    option.unit_key = place.reservation.unit_key
+                self.options.append(option)
 
     def _places_met(
         self, entry: Entry, reserved: Mapping[str, Iterable[CapacityReservation]]
@@ -307,21 +303,19 @@ class OptionCatalogue:
                 met[reservation.unit_key] = self._meeting_place(
                     entry, OfferedPlace.of(reservation)
                 )
-            for about, _ in self._sold_of(item):
-                if about not in met:
-                    met[about] = self._meeting_place(entry, OfferedPlace(*about))
+            for market, _ in self._sold_of(item):
+                if market not in met:
+                    met[market] = self._meeting_place(entry, OfferedPlace(*market))
         return met
 
-    def _sold_of(
-        self, item: InstanceType
-    ) -> list[tuple[tuple[str, str, CapacityType], Offering]]:
+    def _sold_of(self, item: InstanceType) -> list[tuple[_Market, Offering]]:
         """Return what is sold of a type, in order; types are looked at once for each pool."""
         known = self._sold.get(item.name)
         if known is None:
-            offerings = sorted(item.offerings, key=_place_order)
-            known = self._sold[item.name] = [
-                ((it.zone, it.zone_id, it.capacity_type), it) for it in offerings
-            ]
+            known = self._sold[item.name] = []
+            for offering in sorted(item.offerings, key=_place_order):
+                market = (offering.zone, offering.zone_id, offering.capacity_type)
+                known.append((market, offering))
         return known
 
     def _is_served(
@@ -332,23 +326,19 @@ class OptionCatalogue:
         Plans would take the earlier one anyway. What bounds a pool (limits, minValues) or is counted by its labels
         keeps it apart.
         """
-        if entry.pool.limits is not None or any(
-            item.min_values for item in entry.pool.requirements.values()
-        ):
+        asked_of_pool = entry.pool.requirements.values()
+        wants_variety = any(requirement.min_values for requirement in asked_of_pool)
+        if entry.pool.limits is not None or wants_variety:
             return False
-        counted_by = tuple(
-            sorted((key, entry.labels.get(key)) for key in self.topology_keys)
-        )
-        types = tuple(item.name for item in entry.types)
         alike = (
             entry.node_class.name,
             entry.tier,
             entry.taints,
-            counted_by,
-            types,
+            tuple(map(entry.labels.get, sorted(self.topology_keys))),
+            tuple(map(_name, entry.types)),
             tuple(meeting),
         )
-        masks = {about: sets for about, (_, _, sets) in met.items()}
+        masks = {where: sets for where, (_, _, sets) in met.items()}
         earlier = self._earlier.setdefault(alike, [])
         if any(_covers(known, masks) for known in earlier):
             return True
@@ -363,17 +353,15 @@ class OptionCatalogue:
     ) -> Iterator[tuple[_Met, int]]:
         """Yield where a type is to be had now, and its price there; ``met`` is what each place meets."""
         for reservation in reserved:
+            if reservation.free_units <= 0:
+                continue
             place, labels, sets = met[reservation.unit_key]
-            parts = (
-                self.in_time_together(sets, reservation.block_drain())
-                if reservation.free_units > 0
-                else ()
-            )
-            for together in parts:
-                yield (place, labels, together), self.prices.atto_usd_per_hour(item)
-        for about, offering in self._sold_of(item):
+            price = self.prices.atto_usd_per_hour(item)
+            for together in self.in_time_together(sets, reservation.block_drain()):
+                yield (place, labels, together), price
+        for market, offering in self._sold_of(item):
             if offering.is_available(self.now):
-                yield met[about], price_atto_usd(offering.price_micro_usd_per_hour)
+                yield met[market], price_atto_usd(offering.price_micro_usd_per_hour)
 
     def _meeting_types(self, entry: Entry) -> list[int]:
         """Return, per type, the requirement sets that it meets (as far as zone and market do not matter)."""
@@ -385,42 +373,36 @@ class OptionCatalogue:
                 met = -1
                 for requirement in wanted.requirements.values():
                     if (types := types_meeting.get(requirement)) is None:
-                        types = types_meeting[requirement] = _types_meeting(
-                            entry, requirement
-                        )
+                        types = _types_meeting(entry, requirement)
+                        types_meeting[requirement] = types
                     met &= types
                 grouped[met] |= 1 << bit
-        return [
-            sum(
-                requirement_sets
-                for met, requirement_sets in grouped.items()
-                if met >> position & 1
-            )
-            for position in range(len(entry.types))
-        ]
+        meeting: list[int] = []
+        for position in range(len(entry.types)):
+            requirement_sets = 0
+            for types, met_by_them in grouped.items():
+                if types >> position & 1:
+                    requirement_sets |= met_by_them
+            meeting.append(requirement_sets)
+        return meeting
 
     def _meeting_place(self, entry: Entry, place: OfferedPlace) -> _Met:
         """Return the requirement sets that a place meets, if the pool allows it and may launch there now."""
         labels, status = place.labels(), entry.node_class.status
-        wanted = [
-            item for key, item in entry.pool.requirements.items() if key in _OFFERING_KEYS
-        ]
+        # A class whose subnets are not known yet may have one anywhere.
         has_subnet = not status.subnets or any(
             subnet.zone_id == place.zone_id for subnet in status.subnets
         )
-        if not has_subnet or not accepts(labels, wanted):
+        if not has_subnet or not accepts(labels, _about_places(entry.pool.requirements)):
             return place, labels, 0
         self.places.append((entry, labels))
         if status.is_closed(place.zone_id, place.capacity_type):
             return place, labels, 0
-        each = enumerate(self.requirement_sets)
-        return (
-            place,
-            labels,
-            mask_of(
-                bit for bit, wanted in each if self._place_meets(place, labels, wanted)
-            ),
-        )
+        met: list[int] = []
+        for bit, requirement_set in enumerate(self.requirement_sets):
+            if self._place_meets(place, labels, requirement_set):
+                met.append(bit)
+        return place, labels, mask_of(met)
 
     def _place_meets(
         self, place: OfferedPlace, labels: Mapping[str, str], wanted: RequirementSet
@@ -437,10 +419,7 @@ class OptionCatalogue:
                 reservation.block_drain(), selection, selection.notice_s
             ):
                 return False
-        return accepts(
-            labels,
-            (item for key, item in wanted.requirements.items() if key in _OFFERING_KEYS),
-        )
+        return accepts(labels, _about_places(wanted.requirements))
 
     def is_in_time(
         self, drain: BlockDrain | None, selection: Selection, notice_s: int
@@ -465,22 +444,28 @@ class OptionCatalogue:
         if drain is None:
             return [met]
         selections = {bit: self.requirement_sets[bit].selection for bit in iter_bits(met)}
+        notices_s = {selection.notice_s for selection in selections.values()}
         found: list[int] = []
-        for notice_s in sorted(
-            {selection.notice_s for selection in selections.values()}, reverse=True
-        ):
-            mask = mask_of(
-                bit
-                for bit, selection in selections.items()
-                if selection.notice_s <= notice_s
-                and self.is_in_time(drain, selection, notice_s)
-            )
-            if all(mask & ~longer for longer in found):
+        for notice_s in sorted(notices_s, reverse=True):
+            together: list[int] = []
+            for bit, selection in selections.items():
+                asks_for_no_more = selection.notice_s <= notice_s
+                if asks_for_no_more and self.is_in_time(drain, selection, notice_s):
+                    together.append(bit)
+            mask = mask_of(together)
+            is_part_of_longer = any(not mask & ~longer for longer in found)
+            if not is_part_of_longer:
                 found.append(mask)
         return found[::-1]
 
 
-# Branches: comprehensions of a line each.
+def _about_places(requirements: Requirements) -> Iterator[Requirement]:
+    """Yield the requirements that a place, not a pool or a type, decides."""
+    for key, requirement in requirements.items():
+        if key in _OFFERING_KEYS:
+            yield requirement
+
+
 def _variants(
     offered: Requirements,
     types: Sequence[InstanceType],
@@ -496,29 +481,24 @@ def _variants(
     by_key = {key: list[Requirement]() for key in counted_by & offered.keys()}
     for requirement in asked:
         by_key.setdefault(requirement.key, []).append(requirement)
-    unsettled = [
-        key
-        for key in sorted(by_key)
-        if _is_unsettled(key, offered.get(key), types, by_key[key])
-    ]
-    choices = [
-        _choices(
-            offered[key],
-            types,
-            by_key[key],
-            may_lack=key not in offered,
-            is_counted=key in counted_by,
-        )
-        for key in unsettled
-    ]
-    listed = [item for item in offered.values() if _is_choice(item, types)]
-    others = [
-        Requirement.new(item.key, Operator.IN, (min(item.values),)) for item in listed
-    ]
+    choices: list[list[Requirement]] = []  # by unsettled key
+    for key in sorted(by_key):
+        if _is_unsettled(key, offered.get(key), types, by_key[key]):
+            of_key = _choices(
+                offered[key],
+                types,
+                by_key[key],
+                may_lack=key not in offered,
+                is_counted=key in counted_by,
+            )
+            choices.append(of_key)
+    settled = dict(offered)
+    for of_pool in offered.values():
+        if _is_choice(of_pool, types):
+            first = min(of_pool.values)
+            settled[of_pool.key] = Requirement.new(of_pool.key, Operator.IN, (first,))
     for chosen in islice(product(*choices), _COMBINATIONS_MAX):
-        yield Requirements(
-            {**offered, **{choice.key: choice for choice in (*others, *chosen)}}
-        )
+        yield Requirements({**settled, **{choice.key: choice for choice in chosen}})
 
 
 def _is_choice(of_pool: Requirement, types: Sequence[InstanceType]) -> bool:
@@ -558,7 +538,7 @@ def _is_settled(requirement: Requirement | None) -> bool:
     )
 
 
-# Branches: comprehensions of a line each around one choice.
+# Branches: three loops, over types, over values that somebody names, over those that the pool allows.
 def _choices(
     offered: Requirement,
     types: Sequence[InstanceType],
@@ -569,30 +549,31 @@ def _choices(
 ) -> list[Requirement]:
     """Return one allowed value per distinguishable behaviour towards workloads and types, and at last none at all."""
     key = offered.key
-    others = [
-        *asked,
-        *dict.fromkeys(
-            item.requirements[key] for item in types if key in item.requirements
-        ),
-    ]
-    named = {
-        value for each in (offered, *others) if not each.complement for value in each.values
-    }
+    of_types: dict[Requirement, None] = {}  # each once
+    for instance_type in types:
+        if key in instance_type.requirements:
+            of_types[instance_type.requirements[key]] = None
+    others = [*asked, *of_types]
+    named = set[str]()
+    for requirement in (offered, *others):
+        if not requirement.complement:
+            named.update(requirement.values)
     unnamed = Requirement(key, True, frozenset(named))
-    candidates = named.union(
-        offered.intersection(each).any_value() for each in (offered, unnamed, *others)
-    )
+    candidates = set(named)
+    for requirement in (offered, unnamed, *others):
+        candidates.add(offered.intersection(requirement).any_value())
     by_behaviour: dict[tuple[object, ...], str] = {}
     for value in sorted(candidates - {""}):
         if offered.has(value):
-            by_behaviour.setdefault(
-                (is_counted and value, *[each.has(value) for each in others]), value
-            )
+            behaviour = [requirement.has(value) for requirement in others]
+            by_behaviour.setdefault((is_counted and value, *behaviour), value)
     found = [
         Requirement.new(key, Operator.IN, (value,))
         for value in sorted(by_behaviour.values())
     ]
-    return [*found, Requirement.new(key, Operator.DOES_NOT_EXIST)] if may_lack else found
+    if may_lack:
+        found.append(Requirement.new(key, Operator.DOES_NOT_EXIST))
+    return found
 
 
 def _types_meeting(entry: Entry, wanted: Requirement) -> int:

@@ -147,18 +147,22 @@ def build_groups(queue: PendingQueue, catalogue: OptionCatalogue) -> list[Group]
     alike = defaultdict[tuple[EquivalenceClass, object], list[PendingDemand]](list)
     for each in queue.pending:
         workload = each.demand.workload
-        about = (
+        accepted = (
+            # all who accept the same share one object
             id(each.levels),
             queue.terms.matching(workload),
             workload.single_topology_key,
         )
-        if (class_ := classes.get(about)) is None:
-            class_ = classes[about] = _equivalence_class(each, queue, domains, keys)
-        owner = (
-            workload.key if each.demand.is_price_capped or workload.gang is not None else ""
+        if (class_ := classes.get(accepted)) is None:
+            class_ = classes[accepted] = _equivalence_class(each, queue, domains, keys)
+        is_alone = each.demand.is_price_capped or workload.gang is not None
+        own = (
+            queue.dimensions.request(workload.requests),
+            workload.key if is_alone else "",
+            each.withheld,
+            _GROUPED.key(workload),
+            _DEMANDED.key(each.demand),
         )
-        rest = _GROUPED.key(workload), _DEMANDED.key(each.demand)
-        own = queue.dimensions.request(workload.requests), owner, each.withheld, rest
         alike[class_, own].append(each)
     return [
         _group(index, class_, each, queue)
@@ -175,21 +179,26 @@ def _equivalence_class(
     """Return the class of a demand; ``topology_keys``: by term."""
     workload = pending.demand.workload
     matching = queue.terms.matching(workload)
-    constraints = [
-        constraints_of(level, workload, queue.terms, domains, matching)
-        for level in pending.levels
-    ]
-    counted_by = [topology_keys[term] for term in iter_bits(matching)]
-    pinned = frozenset([*filter(None, [workload.single_topology_key]), *counted_by])
+    pinned = {topology_keys[term] for term in iter_bits(matching)}
+    if workload.single_topology_key:
+        pinned.add(workload.single_topology_key)
+    constraints: list[Constraints] = []
+    pinned_labels: list[frozenset[str]] = []
+    terms = matching
+    for level in pending.levels:
+        of_level = constraints_of(level, workload, queue.terms, domains, matching)
+        constraints.append(of_level)
+        pinned_labels.append(
+            frozenset(pinned.union(rule.topology_key for rule in of_level))
+        )
+        terms |= mask_of(rule.term for rule in of_level)
     return EquivalenceClass(
         levels=pending.levels,
         matching=matching,
         requirement_sets=queue.masks(pending.levels),
         constraints=tuple(constraints),
-        pinned_labels=tuple(
-            [pinned.union([term.topology_key for term in found]) for found in constraints]
-        ),
-        terms=matching | mask_of(term.term for found in constraints for term in found),
+        pinned_labels=tuple(pinned_labels),
+        terms=terms,
     )
 
 

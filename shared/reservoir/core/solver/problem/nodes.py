@@ -73,9 +73,10 @@ class NodeFacts:
         self.ordered: Sequence[Node] = sorted(snapshot.nodes, key=fill_order)
         asking = {demand.workload.key: demand.workload for demand in snapshot.demands}
         self._workloads = {**asking, **snapshot.workloads}
-        self._asked = sorted(
-            {key for each in catalogue.requirement_sets for key in each.requirements}
-        )
+        asked: set[str] = set()
+        for requirement_set in catalogue.requirement_sets:
+            asked.update(requirement_set.requirements)
+        self._asked = sorted(asked)
         self._masks: dict[object, int] = {}
         self._of_workloads: dict[str, tuple[int, int]] = {}
 

@@ -57,20 +57,12 @@ class PendingQueue:
             key=_queue_order,
         )
         pending = _pending(demands, snapshot, now, policy)
-        unread = demands[len(pending) :]
-        selections = (level.selection for one in _distinct(pending) for level in one.levels)
-        sets = dict.fromkeys(
-            RequirementSet(term, selection)
-            for selection in selections
-            for term in selection.terms
-        )
-        dimensions = Dimensions(one.demand.workload.requests for one in pending)
         return cls(
-            pending,
-            _terms(pending, snapshot),
-            dimensions,
-            {one: number for number, one in enumerate(sets)},
-            unread,
+            pending=pending,
+            terms=_terms(pending, snapshot),
+            dimensions=Dimensions(each.demand.workload.requests for each in pending),
+            requirement_sets=_numbered_requirement_sets(pending),
+            unread=demands[len(pending) :],
         )
 
     def catalogue(
@@ -84,14 +76,25 @@ class PendingQueue:
 
     def masks(self, levels: Iterable[Level]) -> tuple[int, ...]:
         """Return, as a mask by level, the complete requirement sets of which one must hold."""
-        number_of = self.requirement_sets
-        selections = [level.selection for level in levels]
-        return tuple(
-            [
-                mask_of(number_of[RequirementSet(term, one)] for term in one.terms)
-                for one in selections
-            ]
-        )
+        masks: list[int] = []
+        for level in levels:
+            selection = level.selection
+            sets = [RequirementSet(term, selection) for term in selection.terms]
+            masks.append(mask_of(map(self.requirement_sets.__getitem__, sets)))
+        return tuple(masks)
+
+
+def _numbered_requirement_sets(
+    pending: Iterable[PendingDemand],
+) -> dict[RequirementSet, int]:
+    """Return a number for each requirement set of any level, in the order in which they appear first."""
+    number_of: dict[RequirementSet, int] = {}
+    for one in _distinct(pending):
+        for level in one.levels:
+            for term in level.selection.terms:
+                requirement_set = RequirementSet(term, level.selection)
+                number_of.setdefault(requirement_set, len(number_of))
+    return number_of
 
 
 def _distinct(pending: Iterable[PendingDemand]) -> Iterable[PendingDemand]:
@@ -132,15 +135,14 @@ NOT_ABOUT_PLACES: Final = {
 ACCEPTS: Final = Likeness(Workload, NOT_ABOUT_PLACES)
 
 
-# Branches: comprehensions of a line each around one loop over demands.
+# Branches: one loop over demands; what each accepts is found once for all that accept the same.
 def _pending(
     demands: Sequence[Demand],
     snapshot: Snapshot,
     now: datetime,
     policy: SchedulingPolicy,
 ) -> list[PendingDemand]:
-    taints = (taint for pool, _ in usable_pools(snapshot) for taint in pool.taints)
-    soft_taints = any(taint.effect is TaintEffect.PREFER_NO_SCHEDULE for taint in taints)
+    soft_taints = _has_soft_taints(snapshot)
     # Whose team it is matters to nobody where no units are shared out.
     is_shared = any(reservation.share is not None for reservation in snapshot.reservations)
     teams = by_namespace(snapshot.teams)
@@ -161,14 +163,14 @@ def _pending(
             ]
         )
         allowed = reached.difference(*[each.capacity_types for each in withheld])
-        team = teams.get(workload.namespace)
-        team_name = None if not is_shared else "" if team is None else team.name
+        team_name: str | None = None
+        if is_shared:
+            team = teams.get(workload.namespace)
+            team_name = "" if team is None else team.name
         # Terms look into the workload's own namespace; matchLabelKeys look at its labels.
-        own = (
-            (workload.namespace, *_chosen_labels(workload))
-            if workload.has_topology_terms
-            else ()
-        )
+        own: tuple[str | None, ...] = ()
+        if workload.has_topology_terms:
+            own = (workload.namespace, *_chosen_labels(workload))
         key = (ACCEPTS.key(workload), allowed, team_name, own)
         if (found := known.get(key)) is None:
             found = levels(
@@ -181,6 +183,14 @@ def _pending(
             known[key] = found
         pending.append(PendingDemand(demand, found, withheld))
     return pending
+
+
+def _has_soft_taints(snapshot: Snapshot) -> bool:
+    """Whether a pool prefers not to take replicas that do not tolerate one of its taints."""
+    for pool, _ in usable_pools(snapshot):
+        if any(taint.effect is TaintEffect.PREFER_NO_SCHEDULE for taint in pool.taints):
+            return True
+    return False
 
 
 def _is_solved_again(snapshot: Snapshot) -> bool:
@@ -206,10 +216,9 @@ def _terms(pending: Sequence[PendingDemand], snapshot: Snapshot) -> Terms:
     return terms
 
 
-def _chosen_labels(workload: Workload) -> tuple[str | None, ...]:
-    keys = [
-        key
-        for constraint in workload.topology_spread
-        for key in constraint.match_label_keys
-    ]
-    return tuple([workload.labels.get(key) for key in keys])
+def _chosen_labels(workload: Workload) -> list[str | None]:
+    """Return the workload's values of all labels in its matchLabelKeys."""
+    chosen: list[str | None] = []
+    for constraint in workload.topology_spread:
+        chosen.extend(map(workload.labels.get, constraint.match_label_keys))
+    return chosen

@@ -32,8 +32,14 @@ def distributed(
 ) -> Iterator[tuple[int, list[tuple[tuple[_Whose, int], ...]]]]:
     """Put so many of each supply on one node after the other; yield (number of equal nodes, what is on each)."""
     if nodes == 1:  # nearly always; spares the grouping
-        yield 1, [supply.take(count) for supply, count in supplies]
+        yield 1, _for_one_node(supplies)
         return
-    each = ([supply.take(count) for supply, count in supplies] for _ in range(nodes))
-    for found, equal in groupby(each):
+    node_by_node = (_for_one_node(supplies) for _ in range(nodes))
+    for found, equal in groupby(node_by_node):
         yield sum(1 for _ in equal), found
+
+
+def _for_one_node(
+    supplies: Sequence[tuple[Supply[_Whose], int]],
+) -> list[tuple[tuple[_Whose, int], ...]]:
+    return [supply.take(count) for supply, count in supplies]

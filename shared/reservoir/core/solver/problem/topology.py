@@ -298,11 +298,11 @@ class DomainLedger:
 
     def is_even(self) -> bool:
         """Whether the spread constraints of all who are placed hold; they may not once replicas left a domain."""
-        return all(
-            count <= 0 or self._excess(spread, domain) <= 0
-            for spread, where in self.carried.items()
-            for domain, count in where.items()
-        )
+        for spread, where in self.carried.items():
+            for domain, count in where.items():
+                if count > 0 and self._excess(spread, domain) > 0:
+                    return False
+        return True
 
     def _excess(self, spread: SpreadTerm, domain: str) -> int:
         return spread.excess(self.by_term[spread.term].matched, domain)

@@ -23,28 +23,21 @@ class Dimensions:
     """The resource names that any replica asks for, in one order: cpu, memory and pods first, the others sorted."""
 
     def __init__(self, requests: Iterable[Resources]) -> None:
-        asked = {
-            name
-            for request in set(requests)
-            for name, amount in request.items()
-            if amount > 0
-        }
-        self.names: tuple[str, ...] = (
-            CPU,
-            MEMORY,
-            PODS,
-            *sorted(asked - {CPU, MEMORY, PODS}),
-        )
+        asked: set[str] = set()
+        for request in set(requests):
+            for name, amount in request.items():
+                if amount > 0:
+                    asked.add(name)
+        others = sorted(asked - {CPU, MEMORY, PODS})
+        self.names: tuple[str, ...] = (CPU, MEMORY, PODS, *others)
         self._vectors: dict[Resources, Vector] = {}
 
     def request(self, resources: Resources) -> Vector:
         """Return what one replica takes: its requests, and one pod even where they do not say so (R-54)."""
         asked = self.capacity(resources)
-        return (
-            asked
-            if asked[PODS_INDEX] > 0
-            else (*asked[:PODS_INDEX], 1, *asked[PODS_INDEX + 1 :])
-        )
+        if asked[PODS_INDEX] > 0:
+            return asked
+        return (*asked[:PODS_INDEX], 1, *asked[PODS_INDEX + 1 :])
 
     def capacity(self, resources: Resources) -> Vector:
         """Return what a node has; nothing of a resource that it does not name, pods included (R-54)."""
