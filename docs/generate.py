@@ -57,9 +57,25 @@ Generated from the commands by `python docs/generate.py`.
 
 `reservoir` is what [the wheel](../README.md#install-the-command-line) installs, and `make setup` in a checkout's
 `.venv`. It talks to one stack, and finds it by the settings file in `deployments/` (`--deployment`, where there are
-several) or by its name (`--stack`, `RESERVOIR_STACK`). Profile, region and endpoint are chosen as in the AWS CLI: by
-`--profile`, `--region` and `--endpoint-url`, else by `AWS_PROFILE`, `AWS_REGION`, `AWS_ENDPOINT_URL` and the like. A
-region on the command line wins against the one in the settings, and that against the variables.
+several), by its name (`--stack`, `RESERVOIR_STACK`), or by [a context](#contexts). Profile, region and endpoint are
+chosen as in the AWS CLI: by `--profile`, `--region` and `--endpoint-url`, else by `AWS_PROFILE`, `AWS_REGION`,
+`AWS_ENDPOINT_URL` and the like. A region on the command line wins against the one in the settings, and that against the
+variables.
+
+## Contexts
+
+A context is a name for a stack, with the region, profile and endpoint by which it is reached, as in kubectl:
+
+    reservoir config set-context production --stack Reservoir --region us-east-1 --profile prod
+    reservoir config use-context production
+    reservoir config get-contexts
+    reservoir --context staging status
+
+They are in `~/.config/reservoir/config.yaml` (`XDG_CONFIG_HOME` and `RESERVOIR_CONFIG` say where else), and hold no
+credentials. `--context` or `RESERVOIR_CONTEXT` names one; without them, and without `--stack`, `RESERVOIR_STACK` and
+`--deployment`, the current one counts. What a context says wins against `AWS_PROFILE`, `AWS_REGION` and keys in the
+environment, and gives way to `--profile`, `--region` and `--endpoint-url`. In a folder with `deployments/`, the current
+context has to be the stack of the settings file; where it is another, nothing is done until you say which you mean.
 
 ## What is printed
 

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 import typer
 
 from reservoir.cli.lazy import Listed, lazy_group
-from reservoir.cli.options import Options, choose_aws
+from reservoir.cli.options import CONTEXT_VARIABLE, Options, choose_aws
 from reservoir.names import VERSION
 
 STACK_VARIABLE: Final = "RESERVOIR_STACK"
@@ -130,6 +130,11 @@ COMMANDS: Final = (
         f"{_ROOMS}.operate.deployment",
         "Deploy, compare and destroy a deployment.",
     ),
+    Listed(
+        "config",
+        f"{_ROOMS}.operate.contexts",
+        "Give deployments names, and choose one of them.",
+    ),
 )
 
 # How a command ends; typer.Exit has the numbers where they are meant.
@@ -150,6 +155,12 @@ app = typer.Typer(
     rich_markup_mode=None,  # help is plain text: nothing in it is markup
     pretty_exceptions_show_locals=False,  # locals may hold user data
 )
+
+
+def _context_names() -> list[str]:
+    from reservoir.cli.stack.contexts import names
+
+    return names()
 
 
 def _tell_version(*, asked: bool) -> None:
@@ -173,6 +184,15 @@ def main(
         typer.Option(
             help="Name of the deployed stack, instead of a deployment.",
             envvar=STACK_VARIABLE,
+        ),
+    ] = None,
+    named: Annotated[
+        str | None,
+        typer.Option(
+            "--context",
+            help="Name of a context (reservoir config), instead of a stack or deployment.",
+            envvar=CONTEXT_VARIABLE,
+            autocompletion=_context_names,
         ),
     ] = None,
     region: Annotated[
@@ -203,6 +223,24 @@ def main(
     """Keep the options until a command connects; commands that need no account never do."""
     choose_aws(os.environ, profile=profile, region=region, endpoint_url=endpoint_url)
     if context.obj is None:
-        # A deployment that is named is meant, whatever stack the environment knows.
-        named = stack if chosen is None or stack != os.environ.get(STACK_VARIABLE) else None
-        context.obj = Options(named, chosen, region)
+        said = _said_by_the_command_line(context)
+        context.obj = Options(
+            stack=stack if "stack" in said or not said else None,
+            deployment=chosen,
+            context=named if "named" in said or not said else None,
+            region=region,
+            profile=profile,
+            endpoint_url=endpoint_url,
+        )
+
+
+def _said_by_the_command_line(context: typer.Context) -> set[str]:
+    """Return which options name a stack there; what variables name does not count beside them."""
+    sources = {
+        name: context.get_parameter_source(name) for name in ("stack", "chosen", "named")
+    }
+    return {
+        name
+        for name, source in sources.items()
+        if source is not None and source.name == "COMMANDLINE"
+    }

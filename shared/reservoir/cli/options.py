@@ -9,6 +9,7 @@ _CREDENTIALS: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSIO
 # botocore reads the second, Lambda and the AWS CLI the first
 _REGIONS: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _ENDPOINT: Final = "AWS_ENDPOINT_URL"
+CONTEXT_VARIABLE: Final = "RESERVOIR_CONTEXT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,9 @@ class Options:
     stack: str | None = None
     deployment: str | None = None
     region: str | None = None
+    context: str | None = None
+    profile: str | None = None
+    endpoint_url: str | None = None
 
 
 def choose_aws(

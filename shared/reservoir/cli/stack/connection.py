@@ -79,7 +79,8 @@ class Session:
         # here, because few commands need them
         from reservoir.cli.stack.dead_letters import dead_letter_queues
 
-        return dead_letter_queues(make_client("sqs"), self.outputs[0])
+        outputs, _ = self.outputs  # first: they say in which region the queues are
+        return dead_letter_queues(make_client("sqs"), outputs)
 
     @cached_property
     def outside(self) -> "Outside":
@@ -111,7 +112,12 @@ class Session:
         """Return a client of a service, with the credentials of whoever runs the command."""
         from reservoir.adapters.clients import make_client
 
+        self._choose()
         return make_client(service)
+
+    def _choose(self) -> None:
+        """Choose the stack, and by that the profile and region of all clients that are made from then on."""
+        _ = self.target
 
     def operate(self, request: "OperationRequest") -> "list[OperationResult]":
         """Have a request carried out by the function that does it, signed by whoever runs the command."""
@@ -144,6 +150,7 @@ class Session:
 
         from reservoir.adapters.clients import make_client
 
+        self._choose()
         try:
             arn: str = make_client("sts").get_caller_identity()["Arn"]
         except (BotoCoreError, ClientError) as error:
@@ -168,7 +175,7 @@ def _outputs_of(target: Target) -> tuple[dict[str, str], str]:
         if _says_that_there_is_none(error):
             fail(
                 f"there is no stack {target.stack} in {client.meta.region_name}: look in another place with --region or"
-                " --profile, or name another with --stack or --deployment"
+                " --profile, or name another with --stack, --deployment or --context"
             )
         fail(f"cannot read the stack {target.stack}: {error}")
     outputs = {
