@@ -176,6 +176,7 @@ class Ec2Emulation:
         try:
             if isinstance(call, Ec2Error):
                 raise call
+            self.world.throttle.take_call(call.operation, call.parameters, self.world.now())
             self.world.faults.before_call(call.operation)
             reply = self._perform(call, body, request_id)
         except ServiceException as error:  # moto refuses a volume or an address of a launch

@@ -338,6 +338,13 @@ class TestInstances:
     def test_what_has_terminated_is_found_by_id_when_its_tags_are_gone(
         self, world: Ec2World, count: int
     ) -> None:
+        world.cloud.control(
+            "limit_calls",
+            operation="RunInstances",
+            what="instances",
+            at_once=2_000,
+            per_s=2,
+        )
         ours = self.launched(world, count)
         (foreign,) = world.cloud.run(1)
         world.instances.terminate(ours[1:])
@@ -357,6 +364,25 @@ class TestInstances:
     def test_ids_that_ec2_does_not_show_are_left_out(self, world: Ec2World) -> None:
         ours = self.launched(world, 1)
         assert set(world.instances.get_many([*ours, "i-0000000000000dead"])) == set(ours)
+
+    def test_many_are_ended_little_by_little_where_ec2_throttles(
+        self, world: Ec2World
+    ) -> None:
+        """Others in the account leave us 150 at once: what fits is ended, and the next call goes on from there."""
+        ours = self.launched(world, 250)
+        world.cloud.control(
+            "limit_calls",
+            operation="TerminateInstances",
+            what="instances",
+            at_once=150,
+            per_s=20,
+        )
+        with pytest.raises(ThrottledError):
+            world.instances.terminate(ours)
+        living = [each.id for each in world.instances.list_owned() if not each.is_gone]
+        assert living == ours[100:]
+        world.cloud.advance(seconds=10)
+        assert world.instances.terminate(living).accepted == set(living)
 
     def test_one_bad_id_does_not_save_the_others(self, world: Ec2World) -> None:
         ours = self.launched(world, 3)

@@ -23,6 +23,7 @@ from lab.embedded.ec2.account.state import (
     Settings,
     Zone,
 )
+from lab.embedded.ec2.account.throttling import Throttle
 from lab.embedded.ec2.api.errors import reservation_not_found
 from lab.embedded.ec2.api.moto_bridge import MotoEc2
 from lab.embedded.ec2.api.tags import TagStore
@@ -41,6 +42,7 @@ class World:
     outbox: Outbox
     events: EventMaker
     zones: dict[str, Zone]
+    throttle: Throttle
     settings: Settings = field(default_factory=Settings)
     faults: Faults = field(default_factory=Faults)
     pools: PoolLimits = field(default_factory=PoolLimits)
@@ -60,8 +62,6 @@ class World:
     block_offerings: dict[str, BlockOffering] = field(default_factory=dict)
     """Capacity Blocks and extensions that were ever shown on sale, by offering id."""
     block_extensions: list[BlockExtension] = field(default_factory=list)
-    block_calls: dict[str, tuple[float, datetime]] = field(default_factory=dict)
-    """How many more calls about the sale of blocks may be made, and as of when, by operation."""
     cancellation_quotes: dict[str, CancellationQuote] = field(default_factory=dict)
     date_change_quotes: dict[str, DateChangeQuote] = field(default_factory=dict)
     spot_prices: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -131,4 +131,5 @@ def create_world(
         outbox=Outbox(agenda, emit),
         events=EventMaker(account_id, region, ids),
         zones=zones,
+        throttle=Throttle(account_id),
     )

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from lab.embedded.ec2.account.faults import CallFault, Faults, LaunchFault
 from lab.embedded.ec2.account.outbox import EventFault, FaultKind
 from lab.embedded.ec2.account.pools import PoolLimits
 from lab.embedded.ec2.account.state import Settings
+from lab.embedded.ec2.account.throttling import BucketSize, What
 from lab.embedded.ec2.account.world import World
 from lab.embedded.ec2.api.errors import invalid_value
 from lab.embedded.ec2.control.support import Action, market_of, zone_of
@@ -81,6 +82,27 @@ def fail_calls(
     return {}
 
 
+def limit_calls(
+    world: World,
+    *,
+    operation: str,
+    at_once: float,
+    per_s: float,
+    what: What = "calls",
+) -> dict[str, Any]:
+    """Give an action other buckets: larger ones, which AWS grants, or those that others in the account leave us.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidParameterValue``, for tokens of something else.
+    """
+    if what not in get_args(What):
+        raise invalid_value(f"unknown tokens {what!r}; known: {sorted(get_args(What))}")
+    world.throttle.resize(what, operation, BucketSize(at_once, per_s))
+    return {}
+
+
 def lose_response(world: World, *, operation: str, count: int = 1) -> dict[str, Any]:
     """Let the next calls of an operation take effect and lose their answers."""
     world.faults.lost_responses[operation] = (
@@ -147,10 +169,11 @@ def mistreat_events(
 
 
 def clear_faults(world: World) -> dict[str, Any]:
-    """Forget every fault, pool limit and set price, and go back to the default settings."""
+    """Forget every fault, pool limit, bucket and set price, and go back to the default settings."""
     world.faults = Faults()
     world.pools = PoolLimits()
     world.settings = Settings()
+    world.throttle.restore_sizes()
     world.spot_prices.clear()
     world.outbox.faults.clear()
     return {}
@@ -193,6 +216,7 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "set_pool_capacity": set_pool_capacity,
     "set_spot_price": set_spot_price,
     "fail_calls": fail_calls,
+    "limit_calls": limit_calls,
     "lose_response": lose_response,
     "refuse_launches": refuse_launches,
     "fail_starts": fail_starts,

@@ -1,5 +1,6 @@
 """CreateFleet (instant), DescribeFleets, DeleteFleets."""
 
+from fractions import Fraction
 from typing import Any
 
 from lab.embedded.ec2.account.state import Fleet, Instance, LaunchSpec
@@ -9,7 +10,7 @@ from lab.embedded.ec2.api.filters import Readers, page, select, without_empty
 from lab.embedded.ec2.fleets import request as fleet_request
 from lab.embedded.ec2.fleets.allocation import plan_fleet
 from lab.embedded.ec2.fleets.plan import Plan
-from lab.embedded.ec2.fleets.request import Pool
+from lab.embedded.ec2.fleets.request import FleetRequest, Pool
 from lab.embedded.ec2.instances.life import launch, terminate
 
 Parameters = dict[str, Any]
@@ -30,7 +31,7 @@ def create_fleet(world: World, parameters: Parameters) -> dict[str, Any]:
         (:func:`lab.embedded.ec2.fleets.request.parse`).
     """
     request = fleet_request.parse(world, parameters)
-    plan = plan_fleet(world, request)
+    plan = _within_tokens(world, request, plan_fleet(world, request))
     fleet_id = f"fleet-{world.ids.uuid('fleet')}"
     instances = _launch(world, fleet_id, plan)
     result: dict[str, Any] = {
@@ -121,6 +122,29 @@ def delete_fleets(world: World, parameters: Parameters) -> dict[str, Any]:
             }
         )
     return {"SuccessfulFleetDeletions": done, "UnsuccessfulFleetDeletions": failed}
+
+
+def _within_tokens(world: World, request: FleetRequest, plan: Plan) -> Plan:
+    """Return what of the plan the account's tokens allow; what they do not is an error of its pool.
+
+    AWS names no bucket for the instances of fleets. They are taken from that of RunInstances here: throttling as an
+    error beside a successful CreateFleet was seen (https://github.com/aws/aws-parallelcluster-node/pull/578).
+    """
+    wanted = len(plan.launches)
+    minima = (
+        options.get("MinTargetCapacity", 0)
+        for options in (request.on_demand_options, request.spot_options)
+    )
+    granted = world.throttle.take_launches(wanted, min(wanted, max(minima)), world.now())
+    if granted == wanted:
+        return plan
+    allowed = plan.launches[:granted]
+    units = sum((planned.pool.weight for planned in allowed), Fraction(0))
+    within = Plan(allowed, dict(plan.refusals), units)
+    for planned in plan.launches[granted:]:
+        refusal = world.throttle.refusal("instances", "RunInstances")
+        within.refuse(planned.pool, planned.slot.market, refusal)
+    return within
 
 
 def _launch(world: World, fleet_id: str, plan: Plan) -> list[dict[str, Any]]:

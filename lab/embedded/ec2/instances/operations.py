@@ -33,6 +33,7 @@ def run_instances(world: World, parameters: Parameters) -> dict[str, Any]:
     """
     spec = check_run(world, parameters)
     minimum, maximum = parameters["MinCount"], parameters["MaxCount"]
+    world.throttle.take_instances("RunInstances", maximum, world.now())
     draft = Draft(world)
     placed: list[Slot] = []
     while len(placed) < maximum:
@@ -181,6 +182,7 @@ def terminate_instances(world: World, parameters: Parameters) -> dict[str, Any]:
             f"The instance '{protected.instance_id}' may not be terminated. Modify its 'disableApiTermination' "
             "instance attribute and try again.",
         )
+    world.throttle.take_instances("TerminateInstances", len(instances), world.now())
     changes = []
     for instance in instances:
         before = instance.state
@@ -207,6 +209,7 @@ def stop_instances(world: World, parameters: Parameters) -> dict[str, Any]:
             )
         if instance.state not in {"pending", "running", "stopping", "stopped"}:
             raise _wrong_state(instance, "stopped")
+    world.throttle.take_instances("StopInstances", len(instances), world.now())
     changes = []
     for instance in instances:
         before = instance.state
@@ -229,6 +232,7 @@ def start_instances(world: World, parameters: Parameters) -> dict[str, Any]:
     for instance in instances:
         if instance.state not in {"stopped", "pending", "running"}:
             raise _wrong_state(instance, "started")
+    world.throttle.take_instances("StartInstances", len(instances), world.now())
     draft = Draft(world)
     placed = [(i, draft.place(i.spec) if i.state == "stopped" else None) for i in instances]
     changes = []

@@ -44,9 +44,6 @@ _OFFERING_ID: Final = re.compile(r"cb[a-z]?-0[0-9a-f]{16}")
 _EXTENDED_FROM: Final = timedelta(days=57)
 _EXTENDED_UNTIL: Final = timedelta(hours=1)
 _PAID_UNTIL: Final = timedelta(minutes=35)
-# Each of these calls has a bucket of its own, which is refilled by so many a second.
-_CALLS_AT_ONCE: Final = 10
-_CALLS_PER_S: Final = 0.15
 
 
 def describe_capacity_block_offerings(
@@ -57,9 +54,8 @@ def describe_capacity_block_offerings(
     Raises
     ------
     Ec2Error
-        ``InvalidParameterCombination``, ``InvalidParameterValue``, ``RequestLimitExceeded``, ``UnsupportedOperation``.
+        ``InvalidParameterCombination``, ``InvalidParameterValue``, ``UnsupportedOperation``.
     """
-    _throttle(world, "DescribeCapacityBlockOfferings")
     if "UltraserverType" in parameters:
         raise Ec2Error(
             "UnsupportedOperation", "Offerings of whole UltraServers are not emulated."
@@ -92,10 +88,8 @@ def purchase_capacity_block(world: World, parameters: Parameters) -> dict[str, A
     ------
     Ec2Error
         ``InvalidCapacityBlockOfferingIdExpired``, ``InvalidCapacityBlockOfferingIdMalformed``,
-        ``InvalidCapacityBlockOfferingIdNotFound``, ``InvalidParameterValue``, ``RequestLimitExceeded``,
-        ``TagLimitExceeded``.
+        ``InvalidCapacityBlockOfferingIdNotFound``, ``InvalidParameterValue``, ``TagLimitExceeded``.
     """
-    _throttle(world, "PurchaseCapacityBlock")
     offering = _known(world, parameters["CapacityBlockOfferingId"])
     if offering.is_extension:
         raise _not_found(offering.offering_id)
@@ -145,9 +139,8 @@ def describe_capacity_block_extension_offerings(
     ------
     Ec2Error
         ``InvalidCapacityReservationId.NotFound``, ``InvalidParameterCombination``, ``InvalidParameterValue``,
-        ``OperationNotPermitted``, ``RequestLimitExceeded``, ``UnauthorizedOperation``.
+        ``OperationNotPermitted``, ``UnauthorizedOperation``.
     """
-    _throttle(world, "DescribeCapacityBlockExtensionOfferings")
     block, hours = (
         _extendable(world, parameters),
         parameters["CapacityBlockExtensionDurationHours"],
@@ -189,9 +182,8 @@ def purchase_capacity_block_extension(
     Ec2Error
         ``InvalidCapacityBlockOfferingIdExpired``, ``InvalidCapacityBlockOfferingIdMalformed``,
         ``InvalidCapacityBlockOfferingIdNotFound``, ``InvalidCapacityReservationId.NotFound``,
-        ``InvalidParameterValue``, ``OperationNotPermitted``, ``RequestLimitExceeded``, ``UnauthorizedOperation``.
+        ``InvalidParameterValue``, ``OperationNotPermitted``, ``UnauthorizedOperation``.
     """
-    _throttle(world, "PurchaseCapacityBlockExtension")
     block = _extendable(world, parameters)
     offering = _known(world, parameters["CapacityBlockExtensionOfferingId"])
     if offering.extends != block.reservation_id:
@@ -213,10 +205,8 @@ def describe_capacity_block_extension_history(
     Raises
     ------
     Ec2Error
-        ``InvalidCapacityReservationId.NotFound``, ``InvalidParameterCombination``, ``InvalidParameterValue``,
-        ``RequestLimitExceeded``.
+        ``InvalidCapacityReservationId.NotFound``, ``InvalidParameterCombination``, ``InvalidParameterValue``.
     """
-    _throttle(world, "DescribeCapacityBlockExtensionHistory")
     ids = parameters.get("CapacityReservationIds", [])
     for reservation_id in ids:
         world.reservation(reservation_id)
@@ -428,14 +418,6 @@ def _shown_purchase(
 
 def _hours(offering: BlockOffering) -> int:
     return int((offering.end_at - offering.start_at) / timedelta(hours=1))
-
-
-def _throttle(world: World, operation: str) -> None:
-    left, at = world.block_calls.get(operation, (float(_CALLS_AT_ONCE), world.now()))
-    left = min(_CALLS_AT_ONCE, left + _CALLS_PER_S * (world.now() - at).total_seconds())
-    if left < 1:
-        raise Ec2Error("RequestLimitExceeded", "Request limit exceeded.", 503)
-    world.block_calls[operation] = (left - 1, world.now())
 
 
 def _first_start(after: datetime) -> datetime:
