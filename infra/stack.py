@@ -1,7 +1,9 @@
 """The stack: composes, decides nothing."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Final
 
 from aws_cdk import CfnOutput, DefaultStackSynthesizer, Duration, Stack, Tags
 from aws_cdk import aws_events as events
@@ -31,6 +33,10 @@ from reservoir import names
 from reservoir.deployment.deployment import Deployment
 from reservoir.deployment.settings import DeploymentSettings
 from reservoir.names import Function, Queue, Table, output_name
+
+# All variables of a function share 4 KB, so what is long is told only where it is used: the keys where manifests are
+# read, the bounds where nodes are ended by choice.
+_ENDING_NOTHING: Final = frozenset({Function.APPLY, Function.LAUNCH})
 
 
 class ReservoirStack(Stack):
@@ -258,7 +264,6 @@ class ReservoirStack(Stack):
             reserve_concurrency=self.deployment.settings.reserve_concurrency,
             is_traced=self.deployment.settings.tracing,
         )
-        # All variables of a function share 4 KB, so the tags are told only where they are used.
         launch_tags = json.dumps(
             self.deployment.settings.tags, sort_keys=True, separators=(",", ":")
         )
@@ -271,7 +276,10 @@ class ReservoirStack(Stack):
                 settings=FUNCTIONS[function],
                 bundle=replace(
                     bundle,
-                    environment={**bundle.environment, **own_variables.get(function, {})},
+                    environment={
+                        **_told(function, bundle.environment),
+                        **own_variables.get(function, {}),
+                    },
                 ),
                 grants=grants(function, self.resources),
             ).function
@@ -305,3 +313,13 @@ def _keep_rules_of_the_account(stack: Stack, settings: DeploymentSettings) -> No
             stack, "Boundary", settings.permissions_boundary
         )
         iam.PermissionsBoundary.of(stack).apply(boundary)
+
+
+def _told(function: Function, variables: Mapping[str, str]) -> dict[str, str]:
+    """Return what of the variables a function is told."""
+    withheld = set[str]()
+    if function is not Function.APPLY:
+        withheld.add(names.KMS_KEYS)
+    if function in _ENDING_NOTHING:
+        withheld.add(names.ENDING_BOUNDS)
+    return {name: value for name, value in variables.items() if name not in withheld}

@@ -5,11 +5,16 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+import botocore.session
 import pytest
 
 from infra.app import ROOT
 from infra.operations import quotas
 from infra.operations.quotas import Place, Quota, Use, exceeded, uses
+from reservoir import names
+from reservoir.deployment.ending_bounds import EndingBounds
+from reservoir.deployment.settings import DeploymentSettings
+from reservoir.names import Function
 from tests.infra.synthesis import template_app
 from tests.once import MakeOnce
 
@@ -21,18 +26,41 @@ KEYS: Final = [
 ]
 EVERYTHING: Final[Mapping[str, Any]] = {
     "stack": LONGEST_NAME,
+    "account": "123456789012",
     "alarmTopic": "arn:aws-us-gov:sns:us-gov-west-1:123456789012:"
     + "alarms-of-reservoir" * 4,
+    "bootstrapQualifier": "tencharact",
+    "ceilingUsdPerHour": "99999999.999999",
+    "ceilingUsdPerMonth": "99999999.999999",
     "encryptionKey": KEYS[0],
+    "endingBounds": {
+        kind.alias: {"sharePercent": 100, "leastCount": 4_999, "mostCount": 4_999}
+        for kind in EndingBounds.model_fields.values()
+    },
+    "historyDays": 400,
     "imageParameters": "/images/of/the/team/that/builds/them/*",
     "instanceRole": "the-role-of-nodes-that-run-the-work-of-all-teams-*",
     "kmsKeys": KEYS,
+    "logRetentionDays": 3653,
+    "longestNoticeS": 604_800,
+    "metadataHttpTokens": "optional",
+    "minValuesPolicy": "BestEffort",
+    "noDurationPolicy": "Avoid",
+    "nodeOverheadMicroUsdPerHour": 999_999_999,
     "permissionsBoundary": "arn:aws-us-gov:iam::123456789012:policy/"
     + "boundary-of-every-role/" * 4
     + "developers",
+    "preferencePolicy": "Respect",
     "publishMetrics": True,
+    "purchaseCeilingUsd": "99999999.999999",
+    "purchaseCeilingUsdPerMonth": "99999999.999999",
     "rebalancePolicy": "launch-before-drain",
+    "reservedFloorPercent": 100,
     "reserveConcurrency": True,
+    "solveBudgetS": 45,
+    "spotPoolSharePercent": 100,
+    "spotServiceLinkedRole": True,
+    "spotToSpotConsolidation": True,
     # 240 of the 250 characters allowed
     "tags": {f"key-of-tag-{number}": "value-of-tag" for number in range(10)},
     "tracing": True,
@@ -49,7 +77,34 @@ PLACES: Final = {
     "aws-eusc": "eusc-de-east-1",
     "aws-iso": "us-iso-west-1",
     "aws-iso-b": "us-isob-east-1",
+    "aws-iso-e": "eu-isoe-west-1",
+    "aws-iso-f": "us-isof-south-1",
 }
+
+
+# Of no size that a quota counts, or of none but the text's own: which policy is applied, whether anything is kept, and
+# the tables that a stack adopts, whose names are another stack's and no longer than this one's.
+WITHOUT_SIZE: Final = frozenset(
+    {"instanceStatusPolicy", "manifests", "region", "removed", "retain", "tables"}
+    | {"terminationProtection"}
+)
+
+
+def test_every_setting_is_on() -> None:
+    known = {field.alias for field in DeploymentSettings.model_fields.values()}
+    assert known - EVERYTHING.keys() == WITHOUT_SIZE
+
+
+def test_the_regions_are_those_with_the_longest_names_that_aws_has_named() -> None:
+    data = botocore.session.get_session()
+    longest = {
+        partition: max(map(len, data.get_available_regions("ec2", partition)))
+        for partition in data.get_available_partitions()
+    }
+    assert {partition: len(region) for partition, region in PLACES.items()} == longest
+
+
+COMPOSITION: Final = ROOT / "shared" / "reservoir" / "runtime" / "composition"
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +137,23 @@ def test_every_quota_of_the_table_is_measured(whole: Mapping[str, Any]) -> None:
     assert measured == {
         quota for quota in vars(quotas).values() if isinstance(quota, Quota)
     }
+
+
+def test_long_variables_are_told_to_whoever_needs_them(whole: Mapping[str, Any]) -> None:
+    told: dict[str, set[Function]] = {names.ENDING_BOUNDS: set(), names.KMS_KEYS: set()}
+    for resource in whole["Resources"].values():
+        handler = str(resource.get("Properties", {}).get("Handler", ""))
+        if handler.startswith("functions."):
+            function = Function(handler.split(".")[1])
+            variables = resource["Properties"]["Environment"]["Variables"]
+            for name in told.keys() & variables.keys():
+                told[name].add(function)
+    assert told[names.KMS_KEYS] == {Function.APPLY}
+    for function in Function:
+        # The parts of a composition that take the bounds are named in its own module.
+        text = (COMPOSITION / f"{function.value}.py").read_text(encoding="utf-8")
+        ends = any(part in text for part in ("parts.draining", "parts.safety"))
+        assert function in told[names.ENDING_BOUNDS] or not ends, function
 
 
 def test_what_aws_would_refuse_is_found() -> None:
