@@ -24,7 +24,7 @@ from reservoir.core.history.sample import (
     WaitingSample,
     measure,
 )
-from reservoir.core.history.teams import measure_teams
+from reservoir.core.history.teams import measure_teams, with_owners
 from reservoir.core.model.capacity_reservation import ReservationKind
 from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_claim import ClaimState, NodeClaim
@@ -122,6 +122,36 @@ def test_a_unit_that_two_claims_wait_for_is_counted_once() -> None:
     claims = (claim("nc-1", CapacityType.RESERVED), waits)
     (found,) = sample(*claims, reservations=[reservation("cr-1", 1, 0)]).reservations
     assert (found.ours_count, found.others_count) == (1, 0)
+
+
+def test_units_are_the_namespaces_by_their_parts_of_each_node() -> None:
+    claims = (
+        claim("nc-1", CapacityType.RESERVED, ("a/x", 2), ("b/y", 1)),
+        claim("nc-2", CapacityType.RESERVED),
+    )
+    (found,) = sample(*claims, reservations=[reservation("cr-1", 4, 2)]).reservations
+    assert found.ours_milli_units == {"": 1000, "a": 666, "b": 334}
+
+
+def test_free_units_are_their_owners_by_what_each_has_left() -> None:
+    term = CapacityReservationSelectorTerm(id="cr-1")
+    teams = [
+        Team(name, namespaces=(name,), quotas=(Quota((term,), nominal),))
+        for name, nominal in (("a", 3), ("b", 1))
+    ]
+    held = [reservation("cr-1", 6, 5), reservation("cr-2", 1)]
+    running = [claim("nc-1", CapacityType.RESERVED, ("a/x", 1))]
+    there = sample(*running, reservations=held)
+    found = with_owners(there.reservations, teams, held, running, {})
+    # a uses one of its three, and two of the five are nobody's
+    assert [it.free_milli_units for it in found] == [
+        {"a": 2000, "b": 1000, "": 2000},
+        {"": 1000},
+    ]
+    # lent units are missing from what is free: owners share what is left by what they have left
+    lent = replace(there.reservations[0], free_count=1)
+    (less,) = with_owners([lent], teams, held, running, {})
+    assert less.free_milli_units == {"a": 666, "b": 334}
 
 
 def test_each_market_with_what_it_costs_and_avoids() -> None:

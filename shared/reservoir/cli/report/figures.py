@@ -1,9 +1,7 @@
 """What a report says, computed from samples and events. Money in micro-USD, times in whole seconds.
 
-A sample holds until the next one. Where the next is missing for longer than ``LONGEST_GAP``, nothing is known of the
-time between and nothing is added up: an hour without samples is not an hour without costs. A reservation that the next
-sample lacks was there until then, and one with an end no longer than until that. What was paid is not counted from
-samples but comes from the accounts.
+For how long a sample holds, ``reservoir.core.history.seen`` says. Of other times nothing is added up: an hour without
+samples is not an hour without costs. What was paid is not counted from samples but comes from the accounts.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,11 +13,11 @@ from typing import Any, Final
 from reservoir.cli.report.money import Metered
 from reservoir.core.history.past_event import PastEvent, workload_name
 from reservoir.core.history.sample import ReservationSample, Sample
+from reservoir.core.history.seen import Seen, held, seconds_between, seen_by_id
 from reservoir.core.history.summary import subject, summary
 from reservoir.core.model.capacity_reservation import ReservationKind
 from reservoir.core.model.instance_type import CapacityType
 
-LONGEST_GAP: Final = timedelta(minutes=30)
 NOTABLE: Final = frozenset(
     {
         "Capacity Purchased",
@@ -178,7 +176,7 @@ class Report:
     @property
     def known_percent(self) -> int:
         """How much of the time samples tell of, rounded down."""
-        return 100 * self.known_s // max(1, _seconds(self.since, self.until))
+        return 100 * self.known_s // max(1, seconds_between(self.since, self.until))
 
 
 def make_report(
@@ -197,19 +195,21 @@ def make_report(
     money, beside
         What the accounts have of its days, and of those that they are compared with.
     """
-    held = list(_held(samples, until))
-    uses = tuple(_uses(held, until))
+    with_length = list(held(samples, until))
+    uses = tuple(_uses(with_length, until))
     notable = list(_notable(events))
     shown = notable[-NOTABLE_MAX:][::-1]
     return Report(
         deployment=deployment,
         since=since,
         until=until,
-        known_s=sum(seconds for _, seconds in held),
+        known_s=sum(seconds for _, seconds in with_length),
         sample_count=len(samples),
         reservations=uses,
-        markets=tuple(_markets(held)),
-        nodes=tuple(_node_point(sample, is_known=seconds > 0) for sample, seconds in held),
+        markets=tuple(_markets(with_length)),
+        nodes=tuple(
+            _node_point(sample, is_known=seconds > 0) for sample, seconds in with_length
+        ),
         waits=tuple(_waits(events, until)),
         ran=tuple(_ran(events)),
         blocks=tuple(_blocks(uses, events)),
@@ -221,48 +221,16 @@ def make_report(
     )
 
 
-def _held(samples: Sequence[Sample], until: datetime) -> Iterator[tuple[Sample, int]]:
-    """Yield each sample with how long it held, 0 where that is not known."""
-    ends = [*(sample.taken_at for sample in samples[1:]), until]
-    for sample, end in zip(samples, ends, strict=False):
-        gap = end - sample.taken_at
-        yield sample, int(gap.total_seconds()) if timedelta() < gap <= LONGEST_GAP else 0
-
-
-def _uses(held: Sequence[tuple[Sample, int]], until: datetime) -> Iterator[ReservationUse]:
-    by_id: dict[str, list[_Seen]] = {}
-    ends = [*(sample.taken_at for sample, _ in held[1:]), until]
-    for (sample, seconds), end in zip(held, ends, strict=False):
-        for it in sample.reservations:
-            by_id.setdefault(it.id, []).append(_Seen(sample.taken_at, end, it, seconds > 0))
-    uses = [_use(found, until) for found in by_id.values()]
+def _uses(
+    samples: Sequence[tuple[Sample, int]], until: datetime
+) -> Iterator[ReservationUse]:
+    uses = [_use(found, until) for found in seen_by_id(samples, until).values()]
     yield from sorted(
         uses, key=lambda use: (-(use.idle_micro_usd or 0), -use.free_unit_s, use.id)
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """A reservation in a sample that was taken at ``at``; the next one was at ``until``."""
-
-    at: datetime
-    until: datetime
-    what: ReservationSample
-    known: bool
-
-    @property
-    def ends_at(self) -> datetime:
-        """Until when it was there at most: until its end, if the next sample is later."""
-        end_at = self.what.end_at
-        return self.until if end_at is None else max(self.at, min(self.until, end_at))
-
-    @property
-    def seconds(self) -> int:
-        """How long it is known to have been as it was seen."""
-        return _seconds(self.at, self.ends_at) if self.known else 0
-
-
-def _use(found: Sequence[_Seen], until: datetime) -> ReservationUse:
+def _use(found: Sequence[Seen], until: datetime) -> ReservationUse:
     last = found[-1].what
     prices = [seen.what.micro_usd_per_hour for seen in found if seen.seconds]
     has_prices = None not in prices
@@ -285,7 +253,7 @@ def _use(found: Sequence[_Seen], until: datetime) -> ReservationUse:
     )
 
 
-def _points(found: Sequence[_Seen], until: datetime) -> Iterator[Point]:
+def _points(found: Sequence[Seen], until: datetime) -> Iterator[Point]:
     """Yield a point for each time that it was seen, and one where it was there no longer."""
     following = [*(seen.at for seen in found[1:]), None]
     for seen, again_at in zip(found, following, strict=True):
@@ -312,10 +280,10 @@ def _node_point(sample: Sample, *, is_known: bool) -> NodePoint:
     return NodePoint(sample.taken_at, counts, is_known)
 
 
-def _markets(held: Sequence[tuple[Sample, int]]) -> Iterator[MarketUse]:
+def _markets(samples: Sequence[tuple[Sample, int]]) -> Iterator[MarketUse]:
     nodes: dict[str, int] = {}
     avoided: dict[str, int | None] = {}
-    for sample, seconds in held:
+    for sample, seconds in samples:
         for it in sample.markets:
             name, more, before = (
                 it.capacity_type.value,
@@ -344,11 +312,11 @@ def _waits(events: Sequence[PastEvent], until: datetime) -> Iterator[Waits]:
             waiting[key] = (since, str(detail.get("reason")))
         elif event.detail_type == "Workload Placed" and key in waiting and key is not None:
             since, reason = waiting.pop(key)
-            waited.setdefault(reason, []).append(_seconds(since, event.at))
+            waited.setdefault(reason, []).append(seconds_between(since, event.at))
     open_counts: dict[str, int] = {}
     for since, reason in waiting.values():
         open_counts[reason] = open_counts.get(reason, 0) + 1
-        waited.setdefault(reason, []).append(_seconds(since, until))
+        waited.setdefault(reason, []).append(seconds_between(since, until))
     for reason, lengths in sorted(
         waited.items(), key=lambda each: (-len(each[1]), each[0])
     ):
@@ -461,7 +429,3 @@ def _workload(detail: Mapping[str, Any]) -> str | None:
         if isinstance(ref, dict)
         else None
     )
-
-
-def _seconds(since: datetime, until: datetime) -> int:
-    return max(0, int((until - since).total_seconds()))

@@ -47,6 +47,12 @@ class Days:
         """When the last is over."""
         return self.since + self.count * _DAY
 
+    def over(self, now: datetime) -> "Days | None":
+        """Return those of them that are over; None where none is."""
+        yesterday = now.astimezone(UTC).date() - _DAY
+        last = min(self.last, yesterday)
+        return Days(self.first, last) if self.first <= last else None
+
     def before(self) -> "Days":
         """Return the days before: a month before a month, otherwise as many days."""
         if self == Days.of_month(f"{self.first:%Y-%m}"):

@@ -1,7 +1,8 @@
 """What there was at an instant: units of reservations, nodes, and who waited."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
@@ -12,10 +13,11 @@ from reservoir.core.model.capacity_reservation import (
 )
 from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_claim import NodeClaim, parts_of
-from reservoir.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
+from reservoir.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD, split
 
 # a reason for waiting beside those of plans: no plan has looked at it
 UNPLANNED: Final = "NotPlannedYet"
+MILLI_UNITS: Final = 1000  # of one unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,9 @@ class ReservationSample:
     """One reservation: ``total_count`` = ours + others' + free while it is active; before and after, nobody's.
 
     ``micro_usd_per_hour`` is what one unit would cost on demand, None while no price is known.
+
+    Whose ours and the free ones are is told in thousandths of units, which add up to ``ours_count`` and ``free_count``;
+    samples of earlier releases do not tell it.
     """
 
     id: str
@@ -38,6 +43,10 @@ class ReservationSample:
     end_at: datetime | None = None
     drain_at: datetime | None = None
     stale: bool = False
+    # by namespace, as accounts share an instance; the empty one: nothing is on them
+    ours_milli_units: Mapping[str, int] = field(default_factory=dict)
+    # by the team that owns them by its quotas; the empty one: nobody does
+    free_milli_units: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def idle_micro_usd_per_hour(self) -> int | None:
@@ -155,10 +164,12 @@ def price_of(claim: NodeClaim) -> int:
 def _reservation(
     reservation: CapacityReservation, claims: Sequence[NodeClaim], prices: Mapping[str, int]
 ) -> ReservationSample:
-    ours = sum(
-        claim.offering.reservation_id == reservation.id and not claim.waits_for_slot
+    on_it = [
+        claim
         for claim in claims
-    )
+        if claim.offering.reservation_id == reservation.id and not claim.waits_for_slot
+    ]
+    ours = len(on_it)
     # A unit whose instance has ended is nobody's until EC2 shows it as available: it counts as others'.
     others = reservation.units_of_others(ours) if reservation.state == ACTIVE else 0
     # What is billed and takes no launches is idle too, and costs the same.
@@ -177,7 +188,20 @@ def _reservation(
         end_at=reservation.end_at,
         drain_at=reservation.drain_at(),
         stale=reservation.stale,
+        ours_milli_units=_by_namespace(on_it),
     )
+
+
+def _by_namespace(claims: Sequence[NodeClaim]) -> Mapping[str, int]:
+    """Return whose units those of claims are, in thousandths, as accounts share an instance."""
+    found: Counter[str] = Counter()
+    for claim in claims:
+        parts = parts_of(claim, claim.placements) or [("", 1)]
+        namespaces = [key.partition("/")[0] for key, _ in parts]
+        shares = split(MILLI_UNITS, [part for _, part in parts])
+        for namespace, share in zip(namespaces, shares, strict=True):
+            found[namespace] += share
+    return dict(sorted(found.items()))
 
 
 def _markets(

@@ -2,14 +2,26 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
 
-from reservoir.core.history.sample import BoughtSample, PendingForReason, TeamSample
+from reservoir.core.history.sample import (
+    MILLI_UNITS,
+    BoughtSample,
+    PendingForReason,
+    ReservationSample,
+    TeamSample,
+)
 from reservoir.core.launching.claim_nodes import node_of
+from reservoir.core.model.capacity_reservation import CapacityReservation
 from reservoir.core.model.node_claim import NodeClaim
 from reservoir.core.model.snapshot import Snapshot
 from reservoir.core.model.team import Team, by_namespace
 from reservoir.core.model.workload import Workload
-from reservoir.core.sharing.quota_groups import users_of
+from reservoir.core.scheduling_terms.money import split
+from reservoir.core.sharing.quota_groups import quota_groups, users_of
+
+_NOBODY: Final = ""
 
 
 def measure_teams(
@@ -41,6 +53,47 @@ def measure_teams(
         yield TeamSample(
             team.name, owned, used[team.name], paid[team.name], waits[team.name]
         )
+
+
+def with_owners(
+    found: Sequence[ReservationSample],
+    teams: Sequence[Team],
+    reservations: Sequence[CapacityReservation],
+    claims: Iterable[NodeClaim],
+    workloads: Mapping[str, Workload],
+) -> tuple[ReservationSample, ...]:
+    """Return the reservations with whose their free units are.
+
+    Free units under one quota are the teams' that use less than they own, each by what it has left; what is free beyond
+    that is nobody's.
+    """
+    nodes = tuple(node_of(claim, workloads) for claim in claims)
+    snapshot = Snapshot(
+        (),
+        reservations=tuple(reservations),
+        nodes=nodes,
+        workloads=workloads,
+        teams=tuple(teams),
+    )
+    owned: dict[str, Mapping[str, int]] = {}
+    for group in quota_groups(snapshot):
+        left = {
+            name: max(0, group.nominal(name) - group.used.get(name, 0))
+            for name in sorted(group.quotas)
+        }
+        ids = {reservation.id for reservation in group.reservations}
+        free = sum(each.free_count for each in found if each.id in ids)
+        left[_NOBODY] = max(0, free - sum(left.values()))
+        owned |= dict.fromkeys(ids, left)
+    return tuple(_with_owner(each, owned.get(each.id, {_NOBODY: 1})) for each in found)
+
+
+def _with_owner(found: ReservationSample, left: Mapping[str, int]) -> ReservationSample:
+    if not found.free_count:
+        return found
+    shares = split(found.free_count * MILLI_UNITS, left.values())
+    by_team = {name: share for name, share in zip(left, shares, strict=True) if share}
+    return replace(found, free_milli_units=by_team)
 
 
 def _owner(owners: Mapping[str, str], workload_key: str) -> str:

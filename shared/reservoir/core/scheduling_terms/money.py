@@ -6,6 +6,7 @@ types in whole numbers: with a catalogue from 0.0015 USD (cheapest spot) to 407.
 is about 2.7e11, so one micro-USD of on-demand price is still 3 atto-USD of reserved price.
 """
 
+from collections.abc import Iterable, Iterator
 from decimal import ROUND_CEILING, Decimal
 from typing import Final
 
@@ -39,3 +40,14 @@ def usd(micro_usd: int) -> str:
 def micro_usd_of(dollars: Decimal) -> int:
     """Return an amount in micro-USD, a fraction of one rounded up. Raises InvalidOperation for what is no amount."""
     return int((dollars * 1_000_000).to_integral_value(ROUND_CEILING))
+
+
+def split(whole: int, weights: Iterable[int]) -> Iterator[int]:
+    """Split a number by weights, of which one is above 0, into whole parts that add up to it."""
+    given, total = list(weights), 0
+    everything, before = sum(given), 0
+    for weight in given:
+        total += weight
+        upto = whole * total // everything
+        yield upto - before
+        before = upto

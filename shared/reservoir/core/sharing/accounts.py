@@ -7,7 +7,7 @@ here.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -15,7 +15,7 @@ from typing import Final
 from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_claim import ClaimState, NodeClaim, parts_of
 from reservoir.core.model.team import Team, by_namespace
-from reservoir.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
+from reservoir.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD, split
 
 # the namespace of an instance with nothing on it, and the team of a namespace of no team
 NOBODY: Final = ""
@@ -145,8 +145,8 @@ def charges(meter: Meter, until: datetime, team_of: TeamOf) -> Mapping[AccountLi
         replicas = dict(sorted(meter.replicas.items())) or {NOBODY: 1}
         parts = zip(
             replicas,
-            _split(seconds, replicas.values()),
-            _split(atto_usd, replicas.values()),
+            split(seconds, replicas.values()),
+            split(atto_usd, replicas.values()),
             strict=True,
         )
         for namespace, own_seconds, own_atto_usd in parts:
@@ -222,17 +222,6 @@ def _changed_at(claim: NodeClaim, known: Meter, now: datetime) -> datetime:
         _second(at) for at in times if at is not None and known.since <= _second(at) <= now
     ]
     return max(since, default=_second(now))
-
-
-def _split(whole: int, weights: Iterable[int]) -> Iterator[int]:
-    """Split a number by weights into whole parts that add up to it."""
-    given, total = list(weights), 0
-    everything, before = sum(given), 0
-    for weight in given:
-        total += weight
-        upto = whole * total // everything
-        yield upto - before
-        before = upto
 
 
 def _second(at: datetime) -> datetime:

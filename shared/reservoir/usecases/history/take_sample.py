@@ -11,7 +11,7 @@ from reservoir.core.history.sample import (
     Sample,
     measure,
 )
-from reservoir.core.history.teams import measure_teams
+from reservoir.core.history.teams import measure_teams, with_owners
 from reservoir.core.model.node_claim import placed_keys
 from reservoir.core.model.team import Team
 from reservoir.core.sharing.reading_turns import COUNTED_AT_ONCE, ReadingTurns
@@ -62,6 +62,9 @@ class CountWhatIsThere:
         running = terms.claims({claim.id: claim for claim in claims}).values()
         return replace(
             sample,
+            reservations=with_owners(
+                sample.reservations, teams, reservations, running, terms.workloads
+            ),
             teams=tuple(
                 measure_teams(teams, running, terms.workloads, waiting, sample.bought)
             ),

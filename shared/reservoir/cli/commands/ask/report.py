@@ -11,7 +11,10 @@ from reservoir.cli.commands.see.events import span
 from reservoir.cli.console import fail, messages, output
 from reservoir.cli.policy import attempt, connection
 from reservoir.cli.report.accounts import read_money
+from reservoir.cli.report.costs import read_costs
+from reservoir.cli.report.focus import as_csv
 from reservoir.cli.report.money import Days
+from reservoir.cli.stack.connection import Connection
 from reservoir.core.serialisation.json_codec import dumps
 
 _NEEDED: Final = ("jinja2", "matplotlib")
@@ -25,8 +28,9 @@ def register(app: typer.Typer) -> None:
 def report(
     context: typer.Context,
     html: Annotated[
-        Path, typer.Option("--html", help="The file to write; one that exists is replaced.")
-    ],
+        Path | None,
+        typer.Option("--html", help="The page to write; one that exists is replaced."),
+    ] = None,
     since: Annotated[
         str | None, typer.Option(help="How far back: 30m, 6h, 7d. Default: 7d.")
     ] = None,
@@ -50,18 +54,29 @@ def report(
         Path | None,
         typer.Option("--json", help="Another file to write: the figures as JSON."),
     ] = None,
+    focus: Annotated[
+        Path | None,
+        typer.Option(
+            "--focus",
+            help="A folder to write costs to, a CSV file of FOCUS rows for each day (UTC) that is over.",
+        ),
+    ] = None,
 ) -> None:
     """Write a report on reservations, money and demand.
 
-    One page of HTML that needs no server and no network. It reads the history and the accounts, and changes nothing.
+    One page of HTML that needs no server and no network, costs in FOCUS's columns, or both. It reads the history and
+    the accounts, and changes nothing.
     """
-    missing = [name for name in _NEEDED if find_spec(name) is None]
-    if missing:
-        fail(f"a report needs {' and '.join(missing)}: pip install 'reservoir-ec2[report]'")
-    # imported here, because drawing takes a second to load
-    from reservoir.cli.report.figures import make_report
-    from reservoir.cli.report.page import KNOWN_LEAST_PERCENT, page
-
+    if html is None and focus is None:
+        fail("say what to write: --html FILE, --focus DIR, or both")
+    if html is None and json is not None:
+        fail("--json is about the page: say --html FILE too")
+    if html is not None:
+        missing = [name for name in _NEEDED if find_spec(name) is None]
+        if missing:
+            fail(
+                f"a page needs {' and '.join(missing)}: pip install 'reservoir-ec2[report]'"
+            )
     stack = connection(context)
     now = stack.outside.clock.now()
     if month is not None:
@@ -73,7 +88,25 @@ def report(
         end = now if until is None else _instant(until)
         start = end - span(since or "7d")
         days = Days.between(start, end)
-    other_days = days.before() if beside is None else _month(beside, now)
+    if focus is not None:
+        _write_costs(stack, focus, days, now)
+    if html is not None:
+        other_days = days.before() if beside is None else _month(beside, now)
+        _write_page(stack, html, json, (start, end), (days, other_days))
+
+
+def _write_page(
+    stack: Connection,
+    html: Path,
+    json: Path | None,
+    time: tuple[datetime, datetime],
+    compared: tuple[Days, Days],
+) -> None:
+    # imported here, because drawing takes a second to load
+    from reservoir.cli.report.figures import make_report
+    from reservoir.cli.report.page import KNOWN_LEAST_PERCENT, page
+
+    (start, end), (days, other_days) = time, compared
     samples = attempt(lambda: list(stack.outside.history.samples(start, end)))
     events = attempt(lambda: list(stack.outside.history.timeline(start, end)))
     money = attempt(lambda: read_money(stack.outside, days))
@@ -91,6 +124,30 @@ def report(
     if found.known_percent < KNOWN_LEAST_PERCENT:
         messages().print(
             f"samples tell of {found.known_percent} % of the time; what was paid is metered, and known"
+        )
+
+
+def _write_costs(stack: Connection, folder: Path, days: Days, now: datetime) -> None:
+    over = days.over(now)
+    if over is None:
+        fail(f"{days.last} is not over: costs are written of whole days (UTC)")
+    costs = attempt(lambda: read_costs(stack.outside, over))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        fail(f"cannot make {folder}: {error.strerror}")
+    for day, rows in costs.rows.items():
+        _write(folder / f"focus-{day}.csv", as_csv(rows))
+    count = sum(map(len, costs.rows.values()))
+    output().print(f"{folder}: {over.first} to {over.last}, {count} rows")
+    if costs.known_percent < 100:
+        messages().print(
+            f"samples tell of {costs.known_percent} % of the time: of the rest there are no rows of reservations"
+        )
+    for name in costs.without_price:
+        messages().print(
+            f"{name} is not in all rows: what its units cost is not known (a Capacity Block that was bought elsewhere,"
+            " or a type without a price)"
         )
 
 
