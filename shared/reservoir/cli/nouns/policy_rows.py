@@ -26,7 +26,8 @@ def reader(kind: PolicyKind) -> Callable[[Connection, Selection], Sequence[Row]]
             outside.node_claims,
             outside.workloads,
         )
-        show = ShowPolicy(*stored, outside.clock, accounts, offerings)
+        decisions = outside.decisions if kind is PolicyKind.NODE_POOL else None
+        show = ShowPolicy(*stored, outside.clock, accounts, offerings, decisions)
         names = set(selection.names)
         return [
             row for row in show.show(kind) if not names or row["metadata"]["name"] in names

@@ -23,6 +23,15 @@ def _replicas(row: Row, what: str) -> str:
     return "" if counted is None else str(counted[what])
 
 
+def _lacking(row: Row) -> str:
+    """Return why a static pool has fewer nodes than it wants; empty while it has what it wants, or will have."""
+    counted = row["status"].get("replicas", {})
+    if "reason" not in counted:
+        return ""
+    until = f" (until {counted['earliestAt']})" if "earliestAt" in counted else ""
+    return f"{counted['reason']}: {counted['message']}{until}"
+
+
 def _paused(row: Row) -> str:
     """Return who paused the pool, since when and why; empty while it may launch."""
     return str(row["status"].get("paused", ""))
@@ -69,6 +78,7 @@ def _listing(now: datetime) -> Listing[Row]:
             Column("RESERVED", lambda row: _nodes(row, "reserved"), is_number=True),
             Column("SPOT", lambda row: _nodes(row, "spot"), is_number=True),
             Column("ON-DEMAND", lambda row: _nodes(row, "on-demand"), is_number=True),
+            Column("WAITS FOR", _lacking, gives_way=True),
         ),
         lambda row: f"nodepool/{row['metadata']['name']}",
         lambda row: row,

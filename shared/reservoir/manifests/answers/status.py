@@ -16,6 +16,7 @@ from reservoir.core.model.node_class import NodeClassStatus
 from reservoir.core.scheduling_terms.money import usd
 from reservoir.core.scheduling_terms.resources import Resources
 from reservoir.core.static_pools.census import Census
+from reservoir.core.static_pools.shortfall import Shortfall
 
 EXPIRING = "expiring"
 
@@ -52,10 +53,11 @@ def node_pool_status(
     claims: Iterable[NodeClaim],
     paused: str | None = None,
     counted: Census | None = None,
+    lacking: Shortfall | None = None,
 ) -> dict[str, Any]:
     """Return a NodePool's status; ``claims`` are the pool's live ones, ``paused`` says who paused it and why.
 
-    ``counted``: how many nodes a static pool wants, has, and is about to have.
+    ``counted``: how many nodes a static pool wants, has, and is about to have; ``lacking``: why it has fewer.
     """
     live = list(claims)
     resources = sum((claim.allocatable for claim in live), Resources.of({}))
@@ -67,14 +69,20 @@ def node_pool_status(
         "nodes": len(live),
         "nodesByCapacityType": dict(sorted(counts.items())),
         "resources": resources.formatted(),
-        **({} if counted is None else {"replicas": _replicas(counted)}),
+        **({} if counted is None else {"replicas": _replicas(counted, lacking)}),
         **_given(paused=paused),
         "conditions": _conditions(conditions),
     }
 
 
-def _replicas(counted: Census) -> dict[str, int]:
-    return {"wanted": counted.wanted, "there": counted.there, "coming": counted.coming}
+def _replicas(counted: Census, lacking: Shortfall | None) -> dict[str, Any]:
+    counts = {"wanted": counted.wanted, "there": counted.there, "coming": counted.coming}
+    if lacking is None:
+        return counts
+    earliest_at = None if lacking.earliest_at is None else lacking.earliest_at.isoformat()
+    return counts | _given(
+        reason=lacking.code.value, message=lacking.message, earliestAt=earliest_at
+    )
 
 
 @dataclass(frozen=True, slots=True)

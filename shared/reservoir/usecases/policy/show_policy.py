@@ -7,9 +7,16 @@ from typing import Any
 from reservoir.core.model.capacity_reservation import CapacityReservation
 from reservoir.core.model.conditions import not_yet_looked_at
 from reservoir.core.model.node_claim import NodeClaim
+from reservoir.core.model.plan import Plan
 from reservoir.core.model.team import Team
+from reservoir.core.serialisation.json_codec import loads
 from reservoir.core.sharing.accounts import owners
 from reservoir.core.static_pools.census import Census, census
+from reservoir.core.static_pools.shortfall import (
+    Shortfall,
+    growth_decision_id,
+    shortfall,
+)
 from reservoir.core.static_pools.units import ReservedCapacity
 from reservoir.manifests.answers.render import in_field_order
 from reservoir.manifests.answers.status import (
@@ -20,11 +27,14 @@ from reservoir.manifests.answers.status import (
 )
 from reservoir.manifests.validate import KINDS
 from reservoir.ports.accounts import AccountStore
+from reservoir.ports.errors import AwsError
+from reservoir.ports.history import DecisionStore
 from reservoir.ports.policy import PolicyKind, PolicyObject, PolicyStore
 from reservoir.ports.state import (
     NodeClaimStore,
     OfferingStore,
     ReservationStore,
+    UnreadableRowsError,
     WorkloadStore,
 )
 from reservoir.ports.system import Clock
@@ -45,6 +55,8 @@ class ShowPolicy:
     accounts: AccountStore | None = None  # None: nobody asks what was spent
     # read where a pool follows reservations; None: by names of types alone
     offerings: OfferingStore | None = None
+    # read where a static pool lacks nodes; None: nobody asks why
+    decisions: DecisionStore | None = None
 
     def show(
         self, kind: PolicyKind | None = None, name: str | None = None
@@ -94,7 +106,7 @@ class ShowPolicy:
         )
         live = {claim.id: claim for claim in claims}
         counts = {name: census(pool, live, reserved) for name, pool in static.items()}
-        found = []
+        found: list[dict[str, Any]] = []
         for row in wanted:
             if row.kind is PolicyKind.TEAM:
                 status = team_status(
@@ -116,6 +128,20 @@ class ShowPolicy:
         spent = spending(accounts, now, owners(teams))
         return {team.name: spent.of_team(team.name, now) for team in teams}
 
+    def _lacking(
+        self, pool_name: str, counted: Census, paused: str | None
+    ) -> Shortfall | None:
+        """Return why a static pool has fewer nodes than it wants; without what cannot be read, as it is only told."""
+        known = shortfall(counted, paused, None)
+        if known is not None or self.decisions is None or not counted.missing:
+            return known
+        try:
+            found = self.decisions.load(growth_decision_id(pool_name))
+        except (UnreadableRowsError, AwsError):
+            return None
+        planned = None if found is None else loads(Plan, found[0].plan_json)
+        return shortfall(counted, paused, planned)
+
     def _status(
         self,
         row: PolicyObject,
@@ -126,7 +152,9 @@ class ShowPolicy:
         conditions = row.status.conditions or not_yet_looked_at(self.clock.now())
         if row.kind is PolicyKind.NODE_POOL:
             live = [claim for claim in claims if claim.node_pool_name == row.name]
-            return node_pool_status(conditions, live, paused_text(row.pause), counted)
+            paused = paused_text(row.pause)
+            lacking = None if counted is None else self._lacking(row.name, counted, paused)
+            return node_pool_status(conditions, live, paused, counted, lacking)
         found = row.status.node_class
         selected = [
             reservations[each] for each in found.reservation_ids if each in reservations

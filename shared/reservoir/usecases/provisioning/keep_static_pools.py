@@ -18,6 +18,7 @@ from reservoir.core.serialisation.json_codec import dumps
 from reservoir.core.serialisation.policy_json import policy_to_json
 from reservoir.core.static_pools.census import census
 from reservoir.core.static_pools.growth import bare, growth_policy, growth_snapshot
+from reservoir.core.static_pools.shortfall import growth_decision_id
 from reservoir.core.static_pools.units import ReservedCapacity
 from reservoir.ports.history import Decision, DecisionStore
 from reservoir.ports.messaging import EventPublisher, WorkQueue
@@ -115,11 +116,31 @@ class KeepStaticPools:
         policy = growth_policy(self.policy)
         snapshot = growth_snapshot(gathered.snapshot, pool, missing, now)
         plan = self.solve(snapshot, now, policy)
+        self._remember(pool, snapshot, plan, policy, now)
         if not plan.launches:
             return Plan()
         self._store(plan_id, snapshot, plan, policy, now)
         wrong = [it for it in self.check(snapshot, plan, now, policy) if it.forbids_commit]
         return Plan() if wrong else bare(plan)
+
+    def _remember(
+        self,
+        pool: NodePool,
+        snapshot: Snapshot,
+        plan: Plan,
+        policy: SchedulingPolicy,
+        now: datetime,
+    ) -> None:
+        """Keep why nodes are not launched, for whoever asks; what says the same as before is not written again."""
+        unplaced = sum(each.count for each in plan.unplaced)
+        decision = Decision(
+            growth_decision_id(pool.name),
+            now,
+            dumps(Plan(unplaced=plan.unplaced)),
+            {"launches": 0, "reserved": 0, "joined": 0, "unplaced": unplaced},
+            policy_to_json(policy),
+        )
+        self.decisions.save_if_changed(decision, dumps(snapshot))
 
     def _store(
         self,
