@@ -32,6 +32,7 @@ class Reservation:
     available_count: int
     end_at: datetime | None
     is_active: bool
+    start_at: datetime | None = None
 
     @property
     def used_count(self) -> int:
@@ -74,6 +75,8 @@ class Observed:
     drains: dict[str, JsonObject] = field(default_factory=dict)
     # claim -> detail of Node Terminated
     terminated: dict[str, JsonObject] = field(default_factory=dict)
+    # instances that EC2 moved into a reservation, and since when
+    moved_in_at: dict[str, datetime] = field(default_factory=dict)
     # reservations ever seen beyond their count
     over_count: list[str] = field(default_factory=list)
     # every instance of ours, as it was seen first
@@ -93,15 +96,16 @@ class Observed:
         assert self.now is not None  # noqa: S101 - it has looked
         for identity, instance in self.met.items():
             entered = self.entered.get(identity, {})
-            if "running" in entered:
-                ended_at = entered.get("shutting-down", self.now)
-                yield Stay(
-                    instance.instance_type,
-                    instance.zone,
-                    instance.market,
-                    entered["running"],
-                    ended_at,
-                )
+            if "running" not in entered:
+                continue
+            kind, zone = instance.instance_type, instance.zone
+            ended_at = entered.get("shutting-down", self.now)
+            moved_at = self.moved_in_at.get(identity)
+            if moved_at is None:
+                yield Stay(kind, zone, instance.market, entered["running"], ended_at)
+            else:
+                yield Stay(kind, zone, instance.market, entered["running"], moved_at)
+                yield Stay(kind, zone, "reserved", moved_at, ended_at)
 
     def all_run(self, wanted: Mapping[str, int]) -> bool:
         """Whether these many replicas, by workload, have their place on nodes that run."""
@@ -134,6 +138,9 @@ class Observed:
         elif kind == "Node Launched":
             self.launched[detail["node"]["nodeClaim"]] = detail
             self.awaited.discard(detail["node"]["nodeClaim"])
+        elif kind == "Node Moved Into Reservation":
+            moved_at = datetime.fromisoformat(event["time"])
+            self.moved_in_at.setdefault(detail["node"]["instanceId"], moved_at)
         elif kind == "Node Draining":
             if detail["node"]["nodeClaim"] not in self.drains:  # a repeat has the same id
                 self._displace(detail["workloads"])
@@ -243,6 +250,7 @@ class Observer:
                 available_count=it["AvailableInstanceCount"],
                 end_at=it.get("EndDate"),
                 is_active=it["State"] == "active",
+                start_at=it.get("StartDate"),
             )
             for page in pages
             for it in page["CapacityReservations"]

@@ -25,12 +25,13 @@ from lab.demo.errors import (
 from lab.demo.evidence import Logs, keep_evidence, timed_out
 from lab.demo.nodes import TUNING, Nodes, let_in
 from lab.demo.observer import PATIENT, Observed, Observer
+from lab.demo.paid_units import POLICY, reserve
 from lab.demo.picture import draw
 from lab.demo.report import closing_picture, span, violations
 from lab.demo.scenario import BLOCK_COUNT, BLOCK_ENDS_IN, Story
 from lab.demo.workload_system import WorkloadSystem
 from lab.embedded.reservoir import DeployedReservoir, Report
-from lab.embedded.reservoir.example import set_up
+from lab.embedded.reservoir.example import Titles, set_up
 from reservoir.names import DEMAND_DEAD_LETTER_QUEUE, EVENT_BUS, Queue, output_name
 
 
@@ -88,13 +89,16 @@ class Demo:
         nodes = Nodes(Path(self._shared.name))
         aws, outputs = self._reservoir.aws, self._reservoir.outputs
         let_in(aws, outputs["NodePolicyArn"])
+        more = reserve(aws)
         titles = set_up(
             self._reservoir,
             self._report,
             BLOCK_ENDS_IN,
             nodes.prepare(),
+            POLICY,
             block_count=BLOCK_COUNT,
         )
+        titles = Titles({**titles.by_id, **more})
         observer = Observer(
             aws, bus_name=outputs[output_name(EVENT_BUS)], titles=titles.by_id
         )

@@ -12,6 +12,14 @@ from lab.demo.chart import Mark
 from lab.demo.errors import NotReachedError, RuleBrokenError, TooSlowError
 from lab.demo.nodes import TUNING, Nodes, tuning_workload
 from lab.demo.observer import Instance, Observed, Observer, Reservation, workload_name
+from lab.demo.paid_units import (
+    DATABASE,
+    DATABASE_TYPE,
+    READY,
+    READY_COUNT,
+    database_workload,
+    enlarge,
+)
 from lab.demo.workload_system import WorkloadSystem
 from lab.embedded.client import EmbeddedAws
 from lab.embedded.reservoir.example import EXAMPLES, Titles
@@ -74,12 +82,15 @@ class Story:
             [
                 *(workload for name, workload in workloads.items() if name != INFERENCE),
                 tuning_workload(),
+                database_workload(),
             ]
         )
         self._pass_until(began_at + RACE_AFTER)
         self._lose_a_race(workloads[INFERENCE])
         self._pass_until(began_at + WITHDRAW_AFTER)
         self._withdraw(workloads[INFERENCE])
+        self._stand()
+        self._move_in()
         self._drain_the_block()
 
     def _fill(self, workloads: list[Mapping[str, Any]]) -> None:
@@ -124,6 +135,43 @@ class Story:
                 "its units are free",
                 lambda _: self._reservation("inference").available_count == 2,
             )
+
+    def _stand(self) -> None:
+        ready = self._reservation(READY)
+        assert ready.start_at is not None  # noqa: S101 - every reservation has a start
+        self._pass_until(ready.start_at)
+        with self._step("a block begins: its static pool stands before anything asks"):
+            self._until(
+                "a node runs on each unit",
+                lambda _: self._running_in(READY) == READY_COUNT,
+            )
+
+    def _running_in(self, title: str) -> int:
+        inside = self._inside(self._reservation(title))
+        return sum(it.state == "running" for it in inside)
+
+    def _move_in(self) -> None:
+        before = self._of_type(DATABASE_TYPE)
+        bought = [it.id for it in before if it.reservation_id is None]
+        self._require(
+            len(bought) == 1, f"{len(bought)} nodes of the database are on demand"
+        )
+        with self._step("units become free: the node on demand moves in, and runs on"):
+            enlarge(self.aws, self.titles.id_of(DATABASE))
+            self._until("it is reserved", lambda seen: bought[0] in seen.moved_in_at)
+            after = self._of_type(DATABASE_TYPE)
+            self._require(
+                {it.id for it in after} == {it.id for it in before},
+                "an instance was restarted",
+            )
+            self._require(
+                all(it.reservation_id is not None for it in after),
+                "an instance still runs on demand",
+            )
+
+    def _of_type(self, instance_type: str) -> list[Instance]:
+        live = self.observer.seen.live()
+        return [it for it in live if it.instance_type == instance_type]
 
     def _drain_the_block(self) -> None:
         block = self._reservation("Capacity Block")

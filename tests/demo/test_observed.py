@@ -1,9 +1,10 @@
 """What is known of the world does not depend on the order in which facts arrive: EventBridge keeps none."""
 
+from datetime import UTC, datetime
 from itertools import permutations
 from typing import Any
 
-from lab.demo.observer import Observed
+from lab.demo.observer import Instance, Observed
 
 WEB = {"namespace": "story", "name": "web"}
 
@@ -31,6 +32,23 @@ def test_an_answer_that_overtakes_its_question_is_an_answer() -> None:
             seen.note(event)
         assert seen.awaited == set()
         assert seen.placed["story/web"] == 4
+
+
+def test_an_instance_that_moved_in_is_paid_for_on_demand_until_then() -> None:
+    began, moved, now = (
+        datetime(2026, 1, 15, 12, minute, tzinfo=UTC) for minute in (0, 20, 50)
+    )
+    seen = Observed(now=now)
+    seen.met["i-1"] = Instance(
+        "i-1", "r5.2xlarge", "us-east-1a", "running", "on-demand", None, "nc-1"
+    )
+    seen.entered["i-1"] = {"running": began}
+    told = fact("Node Moved Into Reservation", node={"instanceId": "i-1"})
+    seen.note({**told, "time": moved.isoformat()})
+    assert [(it.market, it.started_at, it.ended_at) for it in seen.stays()] == [
+        ("on-demand", began, moved),
+        ("reserved", moved, now),
+    ]
 
 
 def test_a_claim_is_awaited_until_it_is_launched_or_refused() -> None:
