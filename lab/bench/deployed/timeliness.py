@@ -1,5 +1,8 @@
 """How soon after the intended instant nodes are told that their block ends, and a reservation that begins is used.
 
+It is used by demand that waits for it, or by a static pool, which launches a node on each unit: what is measured is how
+long a unit is paid for and boots nothing yet.
+
 The deployed stack, in its own time: many Capacity Blocks whose drains (or starts) are spread evenly over a minute, so
 that every offset to the minute's schedules is met. The clock runs at a fifth of real speed while they come: all of AWS
 and every function share this machine's few cores, while an account gives each invocation its own. Lateness counts in
@@ -27,6 +30,7 @@ from reservoir.core.model.capacity_reservation import (
     RECLAIM_MARGIN,
     USUAL_NOTICE,
 )
+from reservoir.manifests.kinds.node_pool import ALL_RESERVED
 from reservoir.names import Function
 
 BLOCKS: Final = 40
@@ -40,10 +44,10 @@ _LIMIT_S: Final = 900.0
 
 
 def cases() -> Sequence[str]:
-    """Return the two kinds of instants, with events and timers, with timers, and with neither."""
+    """Return the kinds of instants, with events and timers, with timers, and with neither."""
     return [
         f"{what}-{fate}"
-        for what in ("block-drain", "activation")
+        for what in ("block-drain", "activation", "static-pool")
         for fate in ("events-arrive", "events-lost", "swept")
     ]
 
@@ -51,23 +55,28 @@ def cases() -> Sequence[str]:
 def run(case: str) -> dict[str, object]:
     """Deploy, let everything become due, and return how late it was."""
     with DeployedReservoir(report=tell) as reservoir:
-        stage = _Stage(World(reservoir))
+        is_static = case.startswith("static-pool")
+        stage = _Stage(World(reservoir), is_static=is_static)
         measured = stage.drains if case.startswith("block-drain") else stage.starts
+        if is_static:
+            measured = stage.stands
         return measured(
             events_arrive=case.endswith("arrive"), timers_fire=not case.endswith("swept")
         )
 
 
 class _Stage:
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, *, is_static: bool) -> None:
         self.world = world
         self.due: dict[str, datetime] = {}  # by reservation
         self.timers_fire = True
         # by reservation: the latest instant that its first event can stand for
         self.told: dict[str, datetime] = {}
-        pool = one_type_pool(NAME, TYPE, ["reserved"])
+        node_class, pool = one_type_pool(NAME, TYPE, ["reserved"])
+        if is_static:
+            pool["spec"]["replicas"] = ALL_RESERVED
         with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-            world.apply(write_manifests(Path(folder), pool))
+            world.apply(write_manifests(Path(folder), [node_class, pool]))
 
     def drains(self, *, events_arrive: bool, timers_fire: bool) -> dict[str, object]:
         """Measure Node Draining against the instant at which each block's drain shall begin."""
@@ -103,13 +112,7 @@ class _Stage:
 
     def starts(self, *, events_arrive: bool, timers_fire: bool) -> dict[str, object]:
         """Measure Workload Placed against each block's start, for demand that only the blocks can serve."""
-        self._buy(
-            lambda due_in: {
-                "start_in_s": due_in.total_seconds(),
-                "end_in_s": timedelta(days=2).total_seconds(),
-            }
-        )
-        self.world.discover()
+        self._buy_ahead()
         self.world.send(
             {"action": "submit", "workload": story_workload(NAME, BLOCKS, "100")}
         )
@@ -121,10 +124,32 @@ class _Stage:
             "Workload Placed",
             lambda detail: [node["capacityReservationId"] for node in detail["nodes"]],
         )
+        return self._all_run()
+
+    def stands(self, *, events_arrive: bool, timers_fire: bool) -> dict[str, object]:
+        """Measure Node Launched against each block's start, in a static pool that stands on every unit of them."""
+        self._buy_ahead()
+        self._let_come(events_arrive=events_arrive, timers_fire=timers_fire)
+        self._watch(
+            "Node Launched", lambda detail: [detail["node"]["capacityReservationId"]]
+        )
+        return self._all_run()
+
+    def _buy_ahead(self) -> None:
+        self._buy(
+            lambda due_in: {
+                "start_in_s": due_in.total_seconds(),
+                "end_in_s": timedelta(days=2).total_seconds(),
+            }
+        )
+        self.world.discover()
+
+    def _all_run(self) -> dict[str, object]:
         self.world.aws.clock.set_rate(1)
         self.world.until(
             "all run", lambda seen: len(seen.live("running")) == BLOCKS, real_time=True
         )
+        assert not self.world.seen.over_count, self.world.seen.over_count
         return {**self._lateness(), "blocks": BLOCKS}
 
     def _buy(self, times: Callable[[timedelta], Mapping[str, float]]) -> None:
