@@ -109,6 +109,69 @@ def test_environments_of_batch_keep_types_families_and_their_most_processors() -
     assert requirements(found, "spot")["karpenter.sh/capacity-type"] == ["spot"]
 
 
+def test_a_placeholder_for_a_profile_is_left_out_and_said() -> None:
+    # as in https://docs.aws.amazon.com/batch/latest/userguide/getting-started-eks.html
+    environment = {
+        "computeEnvironmentName": "on-eks",
+        "computeResources": {
+            "type": "EC2",
+            "instanceTypes": ["m5"],
+            "instanceRole": "<eks-instance-profile>",
+        },
+    }
+    found = take_over([("eks.json", json.dumps(environment))])
+    node_class = spec(found, "EC2NodeClass", "on-eks")
+    assert "instanceProfile" not in node_class
+    assert node_class["role"] == "reservoir-node"
+    assert says(found, "eks.json:1: warning:", "is no name that IAM knows and is left out")
+    reading = read_files([("imported", to_yaml(found.manifests))])
+    assert errors_of(reading.problems) == ()
+
+
+def test_two_templates_of_cloud_formation_keep_their_launch_templates_apart() -> None:
+    def template(instance_type: str) -> str:
+        group = {"LaunchTemplate": {"LaunchTemplateId": {"Ref": "Launch"}, "Version": "1"}}
+        data = {"InstanceType": instance_type}
+        resources = {
+            "Launch": {
+                "Type": "AWS::EC2::LaunchTemplate",
+                "Properties": {"LaunchTemplateData": data},
+            },
+            f"Of{instance_type[0]}": {
+                "Type": "AWS::AutoScaling::AutoScalingGroup",
+                "Properties": group,
+            },
+        }
+        return json.dumps({"Resources": resources})
+
+    found = take_over(
+        [("a.json", template("m7i.large")), ("b.json", template("c7i.large"))]
+    )
+    types = {
+        name: requirements(found, name)["node.kubernetes.io/instance-type"]
+        for name in ("ofm", "ofc")
+    }
+    assert types == {"ofm": ["m7i.large"], "ofc": ["c7i.large"]}
+
+
+def test_a_launch_template_of_cloud_formation_is_found_by_its_own_name_too() -> None:
+    resources = {
+        "Launch": {
+            "Type": "AWS::EC2::LaunchTemplate",
+            "Properties": {
+                "LaunchTemplateName": "workers",
+                "LaunchTemplateData": {"InstanceType": "m7i.large"},
+            },
+        },
+        "Group": {
+            "Type": "AWS::AutoScaling::AutoScalingGroup",
+            "Properties": {"LaunchTemplate": {"LaunchTemplateName": "workers"}},
+        },
+    }
+    found = take_over([("a.json", json.dumps({"Resources": resources}))])
+    assert requirements(found, "group")["node.kubernetes.io/instance-type"] == ["m7i.large"]
+
+
 def test_an_environment_without_instances_is_named_and_left_out() -> None:
     found = imported("batch.json")
     assert says(found, "batch.json:17: warning:", "has no instances")

@@ -1,13 +1,37 @@
 """Auto Scaling groups, and the launch templates that they name."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from reservoir.core.scheduling_terms.labels import INSTANCE_CPU, INSTANCE_MEMORY
 from reservoir.manifests.importing.draft import Draft, among, name_of, role_name
 from reservoir.manifests.importing.part import SourcePart
 
-Templates = Mapping[str, SourcePart]
+
+@dataclass(frozen=True, slots=True)
+class Templates:
+    """Launch templates by their ids and names, and those of CloudFormation by the template that they are in."""
+
+    named: dict[str, SourcePart] = field(default_factory=dict)
+    logical: dict[tuple[int, str], SourcePart] = field(default_factory=dict)
+
+    def add_logical(self, name: str, data: SourcePart) -> None:
+        """Note what a CloudFormation template calls so; another template may have another of that name."""
+        self.logical[id(data.document), name] = data
+
+    def get(self, reference: Any, named: SourcePart) -> SourcePart | None:
+        """Return what ``named`` refers to: an id, a name, or a logical id of its own CloudFormation template."""
+        if isinstance(reference, Mapping):
+            return self.logical.get((id(named.document), str(reference.get("Ref", ""))))
+        return self.named.get(str(reference))
+
+    def read(self) -> list[SourcePart]:
+        """Return those that anything was taken from, each once, whatever it is called."""
+        every = [*self.named.values(), *self.logical.values()]
+        once = {id(part): part for part in every if part.is_read}
+        return list(once.values())
+
 
 _WANTED: Final = "nodes come with workloads: submit one that wants so many"
 _SELECTED_BY_SUBNET: Final = "subnets say it"
@@ -143,7 +167,7 @@ def apply_named_template(
     references = [named.take(name) for name in given]
     named.skip("version", "overrides")
     for reference in references:
-        template = templates.get(_reference(reference))
+        template = templates.get(reference, named)
         if template is not None:
             apply_template(draft, template)
             return
@@ -152,11 +176,6 @@ def apply_named_template(
             given[0],
             "is not in the input: add `aws ec2 describe-launch-template-versions` to it",
         )
-
-
-def _reference(value: Any) -> str:
-    """Return what names a template: an id, a name, or the logical id that CloudFormation refers to."""
-    return str(value.get("Ref", "")) if isinstance(value, Mapping) else str(value)
 
 
 def apply_template(draft: Draft, data: SourcePart) -> None:

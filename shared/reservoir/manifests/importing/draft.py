@@ -21,6 +21,7 @@ ROLE: Final = "reservoir-node"
 _TAGGED: Final = [{"tags": {"reservoir": "true"}}]
 _LONGEST_NAME: Final = 63
 _A_TYPE: Final = re.compile(r"[a-z0-9-]+\.[a-z0-9-]+")
+_AN_IAM_NAME: Final = re.compile(r"[\w+=,.@-]{1,128}", re.ASCII)
 _ROOT_DEVICE: Final = "/dev/xvda"
 _MINE: Final = re.compile(r"(aws:|karpenter|kubernetes\.io/|eks:|reservoir)")
 
@@ -218,6 +219,14 @@ class Draft:
                 it for it in self.reservations if it.get("id") not in named
             ]
             self.reservations += [{"id": each} for each in known]
+        self.profile = self._iam_name(self.profile)
+        self.role = self._iam_name(self.role)
+
+    def _iam_name(self, name: str | None) -> str | None:
+        if name is None or _AN_IAM_NAME.fullmatch(name):
+            return name
+        self._to_fill(f"{shown(name)} is no name that IAM knows and is left out")
+        return None
 
     def _ids(self, prefix: str, given: Sequence[str]) -> list[str]:
         is_id = re.compile(rf"{prefix}-[0-9a-f]{{8,17}}").fullmatch

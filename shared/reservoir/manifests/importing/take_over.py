@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from reservoir.manifests.importing import karpenter, parallel_cluster, sky_pilot
-from reservoir.manifests.importing.auto_scaling import from_group
+from reservoir.manifests.importing.auto_scaling import Templates, from_group
 from reservoir.manifests.importing.batch import from_environment
 from reservoir.manifests.importing.cloud_formation import (
     is_template,
@@ -45,7 +45,7 @@ class _Import:
 
     problems: list[Problem] = field(default_factory=list)
     parts: list[SourcePart] = field(default_factory=list)
-    templates: dict[str, SourcePart] = field(default_factory=dict)
+    templates: Templates = field(default_factory=Templates)
     reservations: list[str] = field(default_factory=list)
     manifests: list[dict[str, Any]] = field(default_factory=list)
 
@@ -77,8 +77,7 @@ def take_over(files: Iterable[tuple[str, str | bytes]]) -> Imported:
             reading.reservations += sky_pilot.reservations_of(_root(reading, document))
     for document in whole:
         _document(reading, document)
-    used = {id(part): part for part in reading.templates.values() if part.is_read}
-    for part in [*reading.parts, *used.values()]:
+    for part in [*reading.parts, *reading.templates.read()]:
         part.finish()
     # what several share is read more than once
     return Imported(_distinct(reading.manifests), list(dict.fromkeys(reading.problems)))
@@ -177,23 +176,27 @@ def _cloudformation(reading: _Import, root: SourcePart) -> Iterator[Draft]:
 
 def _note_templates(reading: _Import, document: Document) -> None:
     """Note launch templates by all that they may be called."""
-    value = document.value
+    value, known = document.value, reading.templates.named
     root = SourcePart(document, (), value, reading.problems)
     for version in root.parts("launchTemplateVersions"):
         data = version.part("launchTemplateData")
         is_default = version.flag("defaultVersion")
         for field_name in ("launchTemplateId", "launchTemplateName"):
             name = version.text(field_name)
-            if name is not None and (is_default or name not in reading.templates):
-                reading.templates[name] = data
+            if name is not None and (is_default or name not in known):
+                known[name] = data
     if not is_template(value):
         return
     resources = root.part("resources")
     for name in resources.value:
         resource = resources.part(name)
         if resource.take("type") == _TEMPLATE:
-            data = resource.part("properties").part("launchTemplateData")
-            reading.templates[name] = data
+            properties = resource.part("properties")
+            data = properties.part("launchTemplateData")
+            reading.templates.add_logical(name, data)
+            physical = properties.take("launchTemplateName")
+            if isinstance(physical, str):
+                known[physical] = data
 
 
 def _is_config_of_sky_pilot(value: Mapping[str, Any]) -> bool:
