@@ -37,6 +37,16 @@ def test_what_does_not_come_in_time_says_how_it_is(stack: Stack) -> None:
     assert result.stderr == "workload/research/huge: the time is up: it is waiting\n"
 
 
+def test_a_condition_is_not_waited_for_where_there_are_none(stack: Stack) -> None:
+    stack.world.submit("huge", gpus=9)
+    before = stack.clock.now()
+    result = stack.run("wait", "workload", "research/huge")
+    assert (result.exit_code, stack.clock.now()) == (2, before)
+    assert result.stderr.startswith(
+        "workloads have no conditions: wait --for state=STATE, one of leaving, partial,"
+    )
+
+
 def test_a_node_is_waited_for_until_it_is_gone(stack: Stack) -> None:
     stack.world.add_reservation("cr-1", total_count=1)
     stack.world.submit("train", gpus=8)

@@ -171,7 +171,7 @@ def _outputs_of(target: Target) -> tuple[dict[str, str], str]:
         fail(
             "no AWS region is chosen: say --region, set AWS_REGION, or use a profile that has one"
         )
-    except (BotoCoreError, ClientError) as error:
+    except (BotoCoreError, ClientError, ValueError) as error:  # botocore's of an endpoint
         if _says_that_there_is_none(error):
             fail(
                 f"there is no stack {target.stack} in {client.meta.region_name}: look in another place with --region or"

@@ -74,8 +74,25 @@ def wait(
     if not all(chosen.names for _, chosen in meant):
         fail("name what to wait for: NOUN NAME... or NOUN/NAME...")
     if not goal.is_gone:
-        end_with_missing(stack, [Found.of(stack, noun, chosen) for noun, chosen in meant])
+        found = [Found.of(stack, noun, chosen) for noun, chosen in meant]
+        end_with_missing(stack, found)
+        _refuse_what_never_comes(stack, found, goal)
     wait_for(stack, meant, goal, span(timeout))
+
+
+def _refuse_what_never_comes(
+    stack: Connection, found: Sequence[Found], goal: Wanted
+) -> None:
+    """End the command where a condition is waited for of what has none, instead of waiting until the time is up."""
+    now = stack.outside.clock.now()
+    for each in found:
+        documents = [each.noun.listing(now).document(row) for row in each.rows]
+        if goal.condition and not any("conditions" in it["status"] for it in documents):
+            states = ", ".join(sorted(each.noun.states))
+            fail(
+                f"{each.noun.plural} have no conditions: wait --for state=STATE"
+                + (f", one of {states}" if states else "")
+            )
 
 
 def read_goal(text: str) -> Wanted:
