@@ -401,6 +401,21 @@ type ResourceRequests struct {
 	Requests map[string]interface{} `json:"requests,omitempty"`
 }
 
+// How many replicas an update may have too many or too few, as in a Deployment.
+type RollingUpdateSpec struct {
+	// Beyond those wanted; a percentage is rounded up.
+	MaxSurge *string `json:"maxSurge,omitempty"`
+	// Of those wanted; a percentage is rounded down. Not both 0.
+	MaxUnavailable *string `json:"maxUnavailable,omitempty"`
+}
+
+// What becomes of replicas that run when the spec changes.
+type StrategySpec struct {
+	RollingUpdate *RollingUpdateSpec `json:"rollingUpdate,omitempty"`
+	// RollingUpdate: they are replaced, node by node; OnDelete: they stay until they leave.
+	Type *Type `json:"type,omitempty"`
+}
+
 // A workload is wanted, or wanted differently; the higher `metadata.generation` wins in any
 // order of arrival.
 type SubmitMessage struct {
@@ -442,11 +457,14 @@ type WorkloadSpec struct {
 	MaxPricePerHour interface{}            `json:"maxPricePerHour,omitempty"`
 	NodeSelector    map[string]interface{} `json:"nodeSelector,omitempty"`
 	// Higher goes first.
-	Priority                  *int64            `json:"priority,omitempty"`
-	Replicas                  *int64            `json:"replicas,omitempty"`
-	Resources                 *ResourceRequests `json:"resources,omitempty"`
-	Tolerations               []TolerationSpec  `json:"tolerations,omitempty"`
-	TopologySpreadConstraints []TopologySpread  `json:"topologySpreadConstraints,omitempty"`
+	Priority  *int64            `json:"priority,omitempty"`
+	Replicas  *int64            `json:"replicas,omitempty"`
+	Resources *ResourceRequests `json:"resources,omitempty"`
+	// What becomes of replicas that run when the spec changes; absent: they stay until they
+	// leave. Neither gangs nor work that is handed over can be replaced node by node.
+	Strategy                  *StrategySpec    `json:"strategy,omitempty"`
+	Tolerations               []TolerationSpec `json:"tolerations,omitempty"`
+	TopologySpreadConstraints []TopologySpread `json:"topologySpreadConstraints,omitempty"`
 }
 
 // A toleration.
@@ -715,6 +733,14 @@ type ReleaseMessageAction string
 
 const (
 	Release ReleaseMessageAction = "release"
+)
+
+// RollingUpdate: they are replaced, node by node; OnDelete: they stay until they leave.
+type Type string
+
+const (
+	OnDelete      Type = "OnDelete"
+	RollingUpdate Type = "RollingUpdate"
 )
 
 type SubmitMessageAction string

@@ -263,6 +263,29 @@ export interface ResourceRequests {
   };
 }
 /**
+ * How many replicas an update may have too many or too few, as in a Deployment.
+ */
+export interface RollingUpdateSpec {
+  /**
+   * Beyond those wanted; a percentage is rounded up.
+   */
+  maxSurge?: string;
+  /**
+   * Of those wanted; a percentage is rounded down. Not both 0.
+   */
+  maxUnavailable?: string;
+}
+/**
+ * What becomes of replicas that run when the spec changes.
+ */
+export interface StrategySpec {
+  rollingUpdate?: RollingUpdateSpec | null;
+  /**
+   * RollingUpdate: they are replaced, node by node; OnDelete: they stay until they leave.
+   */
+  type?: "RollingUpdate" | "OnDelete";
+}
+/**
  * A toleration.
  */
 export interface TolerationSpec {
@@ -389,6 +412,10 @@ export interface WorkloadSpec {
   priority?: number;
   replicas?: number;
   resources?: ResourceRequests;
+  /**
+   * What becomes of replicas that run when the spec changes; absent: they stay until they leave. Neither gangs nor work that is handed over can be replaced node by node.
+   */
+  strategy?: StrategySpec | null;
   /**
    * @maxItems 100
    */

@@ -131,6 +131,14 @@ LOST_ON_THE_WAY_BACK: Mapping[tuple[str, str], str] = {
         "Workload",
         "handover",
     ): "kept as it is; the older release hands nothing over",
+    (
+        "Workload",
+        "rolling_update",
+    ): "kept as it is; under the older release what runs stays",
+    (
+        "WorkloadRecord",
+        "rollout",
+    ): "kept as it is; the older release takes a surge for surplus, and takes it off",
     ("NodeClassStatus", "resting_markets"): "never stored: gathered anew for each plan",
     (
         "NodeClassStatus",

@@ -46,6 +46,17 @@ class UnreadableRowsError(UnreadableRowError):
 
 
 @dataclass(frozen=True, slots=True)
+class Rollout:
+    """Replicas of earlier specs are being replaced: how many more than are wanted may have a place meanwhile.
+
+    ``waits_for`` says what the next node waits for.
+    """
+
+    surge_count: int = 0
+    waits_for: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class WorkloadRecord:
     """A workload as stored. ``workload`` is None for the tombstone of a withdraw that came before any submit.
 
@@ -71,13 +82,21 @@ class WorkloadRecord:
     correlation_id: str | None = None
     # By generation, each the last with its terms: what replicas that were placed before an update were placed with.
     former: tuple[Workload, ...] = ()
+    rollout: Rollout | None = None  # as the last pass of disruption left it
     # a newer release's fields
     unknown: Mapping[str, Any] = field(default_factory=dict, metadata=KEEPS_UNKNOWN)
 
     @property
     def open_count(self) -> int:
         """Replicas that still want a place minus replicas placed; negative when some are surplus."""
-        return self.unfinished_count - self.placed_count
+        return self.unfinished_count + self.surge_count - self.placed_count
+
+    @property
+    def surge_count(self) -> int:
+        """Replicas that may have a place beside those that are wanted, while an update replaces what runs."""
+        if self.rollout is None or self.unfinished_count == 0:
+            return 0
+        return self.rollout.surge_count
 
     @property
     def unfinished_count(self) -> int:

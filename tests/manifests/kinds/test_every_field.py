@@ -152,6 +152,14 @@ def workload() -> dict[str, Any]:
     return manifest
 
 
+def rolling_workload() -> dict[str, Any]:
+    """What is replaced node by node, which a gang cannot be."""
+    bounds = {"maxSurge": 2, "maxUnavailable": "30%"}
+    strategy = {"type": "RollingUpdate", "rollingUpdate": bounds}
+    left_out = {"gang": False, "gangTopologyKey": None}
+    return valid.with_spec(valid.workload(), strategy=strategy, **left_out)
+
+
 def paths(value: Any, prefix: str = "") -> Iterator[str]:
     """Every place of a manifest, as the reference writes it."""
     for key, member in value.items() if isinstance(value, dict) else ():
@@ -188,7 +196,7 @@ def paths(value: Any, prefix: str = "") -> Iterator[str]:
             ],
         ),
         ("Team", [valid.team(), team()]),
-        ("Workload", [valid.workload(), workload()]),
+        ("Workload", [valid.workload(), workload(), rolling_workload()]),
     ],
 )
 def test_no_field_is_left_out(kind: str, manifests: list[dict[str, Any]]) -> None:
@@ -205,7 +213,14 @@ def test_no_field_is_left_out(kind: str, manifests: list[dict[str, Any]]) -> Non
 
 @pytest.mark.parametrize(
     "manifest",
-    [node_pool(), static_pool(), node_class(), team(), workload()],
+    [
+        node_pool(),
+        static_pool(),
+        node_class(),
+        team(),
+        workload(),
+        rolling_workload(),
+    ],
     ids=lambda manifest: manifest["kind"],
 )
 def test_the_alternatives_are_valid(manifest: dict[str, Any]) -> None:

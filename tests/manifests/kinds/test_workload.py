@@ -35,6 +35,34 @@ def with_spec(**fields: Any) -> dict[str, Any]:
     return valid.with_spec(valid.workload(), **fields)
 
 
+def rolling(**bounds: Any) -> dict[str, Any]:
+    """Fields of a service that is replaced node by node."""
+    return {
+        "gang": False,
+        "gangTopologyKey": None,
+        "strategy": {"rollingUpdate": bounds},
+    }
+
+
+def test_a_strategy_has_the_bounds_of_a_deployment_unless_it_says_others() -> None:
+    def bounds(replicas: int, **given: Any) -> tuple[int, int]:
+        core = WorkloadManifest.model_validate(with_spec(**rolling(**given))).to_core()
+        assert core.rolling_update is not None
+        return core.rolling_update.bounds(replicas)
+
+    assert bounds(10) == (3, 2)  # 25 %, rounded up and down
+    assert bounds(1) == (1, 0)
+    assert bounds(10, maxSurge=0, maxUnavailable=4) == (0, 4)
+    # which would let nothing go, so one may
+    assert bounds(3, maxSurge=0, maxUnavailable="30%") == (0, 1)
+
+
+@pytest.mark.parametrize("strategy", [None, {"type": "OnDelete"}])
+def test_without_a_strategy_what_runs_stays(strategy: dict[str, Any] | None) -> None:
+    core = WorkloadManifest.model_validate(with_spec(strategy=strategy)).to_core()
+    assert core.rolling_update is None
+
+
 def test_every_field_arrives_in_the_core() -> None:
     core = WorkloadManifest.model_validate(valid.workload()).to_core()
     assert (core.key, core.generation, core.replicas, core.priority) == (
@@ -242,6 +270,30 @@ AFFINITY = "spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecu
             },
             ("spec.topologySpreadConstraints[0].minDomains", "spread"),
         ),
+        ({"gang": True, "strategy": {}}, ("spec.strategy", "rolling-update")),
+        (
+            {
+                "gang": False,
+                "gangTopologyKey": None,
+                "checkpointPeriod": "10m",
+                "handover": None,
+                "strategy": {},
+            },
+            ("spec.strategy", "rolling-update"),
+        ),
+        (
+            rolling(maxSurge=0, maxUnavailable="0%"),
+            ("spec.strategy.rollingUpdate.maxUnavailable", "rolling-update"),
+        ),
+        (
+            rolling(maxSurge="a few"),
+            ("spec.strategy.rollingUpdate.maxSurge", "rolling-update"),
+        ),
+        (
+            {"strategy": {"type": "OnDelete", "rollingUpdate": {}}},
+            ("spec.strategy.rollingUpdate", "rolling-update"),
+        ),
+        ({"strategy": {"type": "Recreate"}}, ("spec.strategy.type", "literal-error")),
     ],
 )
 def test_what_is_wrong_is_found_at_its_place(

@@ -71,6 +71,7 @@ def _listing(now: datetime) -> Listing[WorkloadRow]:
                 is_number=True,
             ),
             Column("GENERATIONS", _generations, is_wide=True),
+            Column("UPDATE WAITS FOR", _update, is_wide=True),
             Column(
                 "COULD RUN",
                 lambda row: ahead(row.status.next_feasible_at, now),
@@ -89,6 +90,10 @@ def _generations(row: WorkloadRow) -> str:
         f"{each.replicas} of {each.generation}" for each in row.status.outdated_generations
     ]
     return ", ".join([str(row.spec.generation), *earlier])
+
+
+def _update(row: WorkloadRow) -> str:
+    return row.status.rollout.waits_for if row.status.rollout else "-"
 
 
 def _reasons(row: WorkloadRow) -> str:

@@ -251,6 +251,7 @@ _BARE_ALIKE: Final = Likeness(
         "max_price_micro_usd_per_hour": "money is left out",
         "do_not_disrupt": "what may be moved is decided before",
         "handover": "when a replica may start is no matter of where it is",
+        "rolling_update": "when a replica is replaced is no matter of room",
         "unknown": "what a newer release means by it this one does not know",
     },
 )

@@ -37,6 +37,7 @@ def terms_of(workload: Workload) -> Workload:
         max_price_micro_usd_per_hour=None,
         do_not_disrupt=False,
         handover=None,
+        rolling_update=None,
         unknown={},
     )
 
@@ -127,6 +128,10 @@ class PlacedTerms:
                     by_generation = found.setdefault(note.workload_key, Counter())
                     by_generation[int(generation)] += note.count
         return found
+
+    def outdated_on(self, claim: NodeClaim) -> Mapping[str, int]:
+        """Count the replicas on a claim that were placed with other terms than today's, by workload."""
+        return {key: each.total() for key, each in self.outdated([claim]).items()}
 
     def in_use(self, claims: Iterable[NodeClaim]) -> Mapping[str, frozenset[int]]:
         """Return which earlier generations replicas on the claims still need, by key."""

@@ -124,6 +124,33 @@ class Gang:
     single_topology_key: str | None = None
 
 
+USUAL_PART: Final = "25%"  # as of a Deployment
+
+
+@dataclass(frozen=True, slots=True)
+class RollingUpdate:
+    """Replace what was placed with an earlier spec, within bounds: counts, or percentages of the replicas wanted."""
+
+    max_surge: str = USUAL_PART
+    max_unavailable: str = USUAL_PART
+
+    def bounds(self, wanted: int) -> tuple[int, int]:
+        """Return how many replicas there may be beyond ``wanted``, and how many may be missing; not both 0.
+
+        As in Kubernetes a percentage is rounded up for the first and down for the second.
+        """
+        surge = _part_of(wanted, self.max_surge, rounded_up=True)
+        missing = _part_of(wanted, self.max_unavailable, rounded_up=False)
+        return (surge, missing) if surge or missing else (0, 1)
+
+
+def _part_of(wanted: int, part: str, *, rounded_up: bool) -> int:
+    if not part.endswith("%"):
+        return int(part)
+    hundredths = wanted * int(part[:-1])
+    return -(-hundredths // 100) if rounded_up else hundredths // 100
+
+
 @dataclass(frozen=True, slots=True)
 class Workload:
     """The wanted state of one workload. ``requests`` are for one replica."""
@@ -150,6 +177,8 @@ class Workload:
     max_price_micro_usd_per_hour: int | None = None
     do_not_disrupt: bool = False
     handover: bool | None = None
+    # None: what runs stays as it was placed until it leaves
+    rolling_update: RollingUpdate | None = None
     # a newer release's fields
     unknown: Mapping[str, Any] = field(default_factory=dict, metadata=KEEPS_UNKNOWN)
     # The identity, ``namespace/name``; kept, because a pass asks for it several times for each replica.

@@ -120,6 +120,13 @@ class DecisionAlternatives(Part):
     places: list[AlternativePlace]
 
 
+class RolloutStatus(Part):
+    """How far an update is that replaces what runs."""
+
+    surge: int = Field(description="Replicas that may have a place beyond those wanted.")
+    waits_for: str = Field(description="What the next node waits for.")
+
+
 class WorkloadExplanation(Part):
     """Everything about one workload."""
 
@@ -137,6 +144,9 @@ class WorkloadExplanation(Part):
         description="When the first of the reasons could change by itself; absent: by events only.",
     )
     waiting: list[WaitingReplicas]
+    rollout: RolloutStatus | None = Field(
+        default=None, description="Absent unless an update replaces what runs."
+    )
     nodes: list[HostingNode]
     alternatives: list[DecisionAlternatives] | None = Field(
         default=None,

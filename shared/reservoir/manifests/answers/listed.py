@@ -11,7 +11,7 @@ from pydantic import AwareDatetime, Field
 from reservoir.core.model.capacity_reservation import ReservationKind
 from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_claim import ClaimState, DrainReason
-from reservoir.manifests.answers.explanations import WaitingReplicas
+from reservoir.manifests.answers.explanations import RolloutStatus, WaitingReplicas
 from reservoir.manifests.event_parts import Part, PlacedWorkload
 
 
@@ -69,6 +69,9 @@ class WorkloadRowStatus(Part):
     )
     outdated_generations: list[GenerationReplicas] = Field(
         default_factory=list, description="How many of these run with which."
+    )
+    rollout: RolloutStatus | None = Field(
+        default=None, description="Absent unless an update replaces what runs."
     )
     submitted_at: AwareDatetime | None = None
     pending_since: AwareDatetime | None = None

@@ -1,6 +1,5 @@
 """NodePool (``karpenter.sh/v1``) in Karpenter's own shape."""
 
-import re
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Annotated, Any, ClassVar, Final, Literal
@@ -24,6 +23,7 @@ from reservoir.manifests.kinds.selection import (
     MOST_REQUIREMENTS,
     PoolRequirement,
     TaintSpec,
+    check_count_or_percentage,
     integer_as_text,
     requirements_of,
 )
@@ -93,13 +93,6 @@ def _check_time_zone(name: str) -> str:
     except ScheduleError as error:
         raise broken("time-zone", str(error), partial(nearest.time_zone, name)) from error
     return name
-
-
-def _check_budget_nodes(text: str) -> str:
-    if re.fullmatch(r"(100|[0-9]{1,2})%|[0-9]{1,7}", text) is None:
-        message = 'must be a count such as "5" or a percentage such as "10%"'
-        raise broken("budget-nodes", message, partial(nearest.node_count, text))
-    return text
 
 
 def _check_keep_reserved(text: str) -> str:
@@ -223,7 +216,9 @@ class BudgetSpec(Model):
     """How many nodes may be disrupted at once; the most restrictive active budget counts."""
 
     nodes: Annotated[
-        str, BeforeValidator(integer_as_text), AfterValidator(_check_budget_nodes)
+        str,
+        BeforeValidator(integer_as_text),
+        AfterValidator(partial(check_count_or_percentage, "budget-nodes")),
     ] = "10%"
     reasons: list[Annotated[DisruptionReason, Field(strict=False)]] = Field(
         default_factory=list, max_length=10, description="None: every reason."

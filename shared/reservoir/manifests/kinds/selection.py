@@ -1,5 +1,6 @@
 """Requirements, taints, tolerations and label selectors as manifests write them."""
 
+import re
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Annotated, Any, Final
@@ -20,6 +21,7 @@ from reservoir.core.scheduling_terms.taint import (
     Toleration,
     TolerationOperator,
 )
+from reservoir.manifests.parsing import nearest
 from reservoir.manifests.parsing.fields import LabelKey, Labels, LabelValue, broken
 from reservoir.manifests.parsing.model import Contradiction, IgnoredBecause, Model, text_in
 
@@ -44,6 +46,14 @@ def _check_required_key(key: str) -> str:
 def integer_as_text(value: Any) -> Any:
     """Return a bare number as the text that it is meant as: the value of a label, or of a budget."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def check_count_or_percentage(rule: str, text: str) -> str:
+    """Check that a text is a count or a percentage up to 100%; raises PydanticCustomError of this rule."""
+    if re.fullmatch(r"(100|[0-9]{1,2})%|[0-9]{1,7}", text) is None:
+        message = 'must be a count such as "5" or a percentage such as "10%"'
+        raise broken(rule, message, partial(nearest.node_count, text))
+    return text
 
 
 RequiredKey = Annotated[

@@ -1,19 +1,38 @@
 """Workload (``reservoir/v1``): demand for replicas, with Kubernetes' field names and quantities."""
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationError,
+    model_validator,
+)
 from pydantic_core import InitErrorDetails
 
 from reservoir.core.model.instance_type import CapacityType
-from reservoir.core.model.workload import FallbackStep, Gang, Workload
+from reservoir.core.model.workload import (
+    USUAL_PART,
+    FallbackStep,
+    Gang,
+    RollingUpdate,
+    Workload,
+)
 from reservoir.core.scheduling_terms import labels
 from reservoir.core.scheduling_terms.quantity import QuantityError
 from reservoir.core.scheduling_terms.requirements import Requirements
 from reservoir.core.scheduling_terms.resources import Resources
 from reservoir.manifests.kinds.affinity import MOST_TERMS, Affinity, TopologySpread
-from reservoir.manifests.kinds.selection import RequiredKey, TolerationSpec, unknown_values
+from reservoir.manifests.kinds.selection import (
+    RequiredKey,
+    TolerationSpec,
+    check_count_or_percentage,
+    integer_as_text,
+    unknown_values,
+)
 from reservoir.manifests.kinds.workload_bounds import excesses
 from reservoir.manifests.parsing.fields import (
     Duration,
@@ -79,6 +98,64 @@ class FallbackRung(Model):
         return FallbackStep(self.capacity_type, optional_seconds(self.for_))
 
 
+ReplicasPart = Annotated[
+    str,
+    BeforeValidator(integer_as_text),
+    AfterValidator(partial(check_count_or_percentage, "rolling-update")),
+]
+
+
+class RollingUpdateSpec(Model):
+    """How many replicas an update may have too many or too few, as in a Deployment."""
+
+    max_surge: ReplicasPart = Field(
+        default=USUAL_PART,
+        description="Beyond those wanted; a percentage is rounded up.",
+    )
+    max_unavailable: ReplicasPart = Field(
+        default=USUAL_PART,
+        description="Of those wanted; a percentage is rounded down. Not both 0.",
+    )
+
+    @classmethod
+    def contradictions(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
+        """Check that anything could ever be replaced."""
+        if all(
+            str(raw.get(name)) in ("0", "0%") for name in ("maxSurge", "maxUnavailable")
+        ):
+            yield Contradiction(
+                "maxUnavailable", "rolling-update", "must not be 0 when maxSurge is 0"
+            )
+
+    def to_core(self) -> RollingUpdate:
+        """Return the bounds of the core."""
+        return RollingUpdate(self.max_surge, self.max_unavailable)
+
+
+class StrategySpec(Model):
+    """What becomes of replicas that run when the spec changes."""
+
+    type: Literal["RollingUpdate", "OnDelete"] = Field(
+        default="RollingUpdate",
+        description="RollingUpdate: they are replaced, node by node; OnDelete: they stay until they leave.",
+    )
+    rolling_update: RollingUpdateSpec | None = None
+
+    @classmethod
+    def contradictions(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
+        """Check that bounds bound something."""
+        if raw.get("type") == "OnDelete" and raw.get("rollingUpdate") is not None:
+            yield Contradiction(
+                "rollingUpdate", "rolling-update", "needs type: RollingUpdate"
+            )
+
+    def to_core(self) -> RollingUpdate | None:
+        """Return the bounds within which replicas are replaced; None where they stay."""
+        if self.type == "OnDelete":
+            return None
+        return (self.rolling_update or RollingUpdateSpec()).to_core()
+
+
 class WorkloadSpec(Model):
     """The wanted state of a workload."""
 
@@ -112,6 +189,11 @@ class WorkloadSpec(Model):
         " true with a `checkpointPeriod`, unless said otherwise. Said to be true, a `duration` does not keep the work"
         " out of a reservation that ends earlier: it is drained then, and goes on elsewhere.",
     )
+    strategy: StrategySpec | None = Field(
+        default=None,
+        description="What becomes of replicas that run when the spec changes; absent: they stay until they leave."
+        " Neither gangs nor work that is handed over can be replaced node by node.",
+    )
     fallback: list[FallbackRung] = Field(
         default_factory=list,
         max_length=len(CapacityType),
@@ -123,9 +205,10 @@ class WorkloadSpec(Model):
 
     @classmethod
     def contradictions(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
-        """Check the ladder, the gang and well-known label values."""
+        """Check the ladder, the gang, the strategy and well-known label values."""
         if raw.get("gangTopologyKey") is not None and raw.get("gang") is not True:
             yield Contradiction("gangTopologyKey", "gang", "needs gang: true")
+        yield from _strategy_contradictions(raw)
         selector = raw.get("nodeSelector")
         for key, value in selector.items() if isinstance(selector, dict) else ():
             for found in unknown_values(key, [value]):
@@ -137,6 +220,26 @@ class WorkloadSpec(Model):
             yield from _ladder_contradictions(
                 [rung for rung in fallback if isinstance(rung, dict)]
             )
+
+
+def _strategy_contradictions(raw: Mapping[str, Any]) -> Iterator[Contradiction]:
+    strategy = raw.get("strategy")
+    if not isinstance(strategy, dict) or strategy.get("type") == "OnDelete":
+        return
+    is_handed_over = raw.get("handover", raw.get("checkpointPeriod") is not None)
+    if raw.get("gang") is True:
+        yield Contradiction(
+            "strategy",
+            "rolling-update",
+            "replaces replicas node by node, and a gang runs whole or not at all",
+        )
+    elif is_handed_over:
+        yield Contradiction(
+            "strategy",
+            "rolling-update",
+            "lets old and new replicas run side by side, and work that is handed over (handover, checkpointPeriod)"
+            " must not; say handover: false if it may",
+        )
 
 
 def _ladder_contradictions(rungs: list[dict[str, Any]]) -> Iterator[Contradiction]:
@@ -204,6 +307,7 @@ class WorkloadManifest(Model):
             duration_s=optional_seconds(spec.duration),
             checkpoint_period_s=optional_seconds(spec.checkpoint_period),
             handover=spec.handover,
+            rolling_update=None if spec.strategy is None else spec.strategy.to_core(),
             fallback=tuple(rung.to_core() for rung in spec.fallback),
             max_price_micro_usd_per_hour=None
             if spec.max_price_per_hour is None

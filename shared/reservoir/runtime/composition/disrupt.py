@@ -11,6 +11,7 @@ from reservoir.runtime.outside import Outside
 from reservoir.usecases.disruption.disrupt import Disrupt
 from reservoir.usecases.disruption.move_units import MoveUnits
 from reservoir.usecases.disruption.replace_nodes import ReplaceNodes
+from reservoir.usecases.disruption.roll_out import RollOut
 from reservoir.usecases.disruption.split_units import SplitUnits
 from reservoir.usecases.provisioning.solver import Solve
 
@@ -26,12 +27,14 @@ def disrupt() -> Disrupt:
 
 def disrupt_from(outside: Outside, solve: Solve) -> Disrupt:
     """Wire the pass of voluntary disruption."""
+    draining = draining_from(outside)
     return Disrupt(
         gatherer=snapshot_gatherer_from(outside),
         claims=outside.node_claims,
         replacing=ReplaceNodes(
-            outside.node_claims, draining_from(outside), outside.publisher, outside.queue
+            outside.node_claims, draining, outside.publisher, outside.queue
         ),
+        rolling=RollOut(outside.workloads, draining, outside.queue),
         envelope=envelope_from(outside),
         moving=MoveUnits(
             outside.node_claims, outside.unit_mover, outside.shortage_history, outside.ids

@@ -263,6 +263,7 @@ def submitted(
         generation=wanted.generation,
         workload=wanted,
         former=_former(record, wanted),
+        rollout=None if wanted.rolling_update is None else record.rollout,
         withdrawn=False,
         # what is wanted again begins again
         finished_count=0 if record.withdrawn else record.finished_count,
@@ -317,6 +318,7 @@ def withdrawn(
         record,
         generation=generation,
         withdrawn=True,
+        rollout=None,
         pending_since=None,
         unplaced=(),
         expires_at=now + TOMBSTONE_KEPT if record.placed_count == 0 else None,

@@ -42,6 +42,7 @@ from reservoir.usecases.disruption.commit_command import (
 )
 from reservoir.usecases.disruption.move_units import Moved, MoveUnits
 from reservoir.usecases.disruption.replace_nodes import Carried, ReplaceNodes
+from reservoir.usecases.disruption.roll_out import RollOut
 from reservoir.usecases.disruption.split_units import SplitUnits
 from reservoir.usecases.provisioning.commit_plan import launch_batches
 from reservoir.usecases.provisioning.gather_snapshot import Gathered, SnapshotGatherer
@@ -112,6 +113,7 @@ class Disrupt:
     gatherer: SnapshotGatherer
     claims: NodeClaimStore
     replacing: ReplaceNodes
+    rolling: RollOut
     envelope: Envelope
     moving: MoveUnits
     splitting: SplitUnits
@@ -134,13 +136,18 @@ class Disrupt:
             return self._at_rest(now)  # nothing to decide on: the rest is not read
         gathered = self.gatherer.gather(now, live=live)
         carried = self.replacing.carry_on(gathered, now)
+        allowed = _allowed(gathered.snapshot.node_pools, gathered.claims, now)
+        rolled = self.rolling.run(gathered, allowed, now)
+        if rolled:
+            gathered = replace(gathered, claims={**gathered.claims, **rolled})
         decision = self._decide(gathered, now)
         self.turns.waiting = {turn.claim_id: turn.since for turn in decision.waiting}
         snapshot_json = dumps(gathered.snapshot)
         pass_id = self.ids.new_id(DECISION_PREFIX)
         if decision.commands:
             self.decisions.save(_kept(pass_id, decision, now), snapshot_json)
-        report = DisruptReport(carried.drained, 0, carried.launched, carried.abandoned)
+        drained = carried.drained + len(rolled)
+        report = DisruptReport(drained, 0, carried.launched, carried.abandoned)
         done = self._apply(decision, gathered, pass_id, report, now)
         moved = self.moving.run(decision.moves, gathered.facts().reservations, now)
         report.units_moved, report.moves_refused = moved.moved, moved.refused

@@ -11,7 +11,7 @@ from reservoir.core.what_if.across_ends import goes_on
 from reservoir.manifests.answers.explanations import HostingNode, WorkloadExplanation
 from reservoir.ports.state import NodeClaimStore, ReservationStore, WorkloadStore
 from reservoir.usecases.claims.announce import stored_ref
-from reservoir.usecases.claims.waiting import waiting
+from reservoir.usecases.claims.waiting import rollout_status, waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,7 @@ class ExplainWorkload:
             pending_since=record.pending_since if pending else None,
             next_feasible_at=min(times, default=None),
             waiting=waits,
+            rollout=rollout_status(record),
             nodes=self._nodes(key, hosts),
         )
 

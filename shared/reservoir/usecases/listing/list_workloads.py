@@ -16,7 +16,7 @@ from reservoir.manifests.answers.listed import (
 )
 from reservoir.ports.state import NodeClaimStore, WorkloadRecord, WorkloadStore
 from reservoir.usecases.claims.checkpoints import placed_terms
-from reservoir.usecases.claims.waiting import waiting
+from reservoir.usecases.claims.waiting import rollout_status, waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +115,7 @@ def _row(
                 GenerationReplicas(generation=generation, replicas=outdated[generation])
                 for generation in sorted(outdated)
             ],
+            rollout=rollout_status(record),
             submitted_at=record.submitted_at,
             pending_since=record.pending_since if record.pending_count else None,
             next_feasible_at=min(

@@ -1,5 +1,6 @@
 """The snapshot: everything that a solve may see, read from the stores."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,7 @@ from reservoir.core.capacity.unavailable_offerings import (
     with_resting_markets,
     without_resting,
 )
+from reservoir.core.disruption.rollout import Hosting, RollingNode
 from reservoir.core.launching.claim_nodes import ClaimFacts, counted_keys
 from reservoir.core.launching.described_nodes import DescribedNodes
 from reservoir.core.launching.placed_terms import PlacedTerms
@@ -220,9 +222,10 @@ class SnapshotGatherer:
             del claims[key]
         for key in self._on_unreadable(claims, reservations):
             del claims[key]
-        pool_names = frozenset(pool.name for pool in policy.node_pools)
+        pools = {pool.name: pool for pool in policy.node_pools}
         terms = placed_terms(records)
         shown, owners = terms.claims(claims), by_namespace(policy.teams)
+        leaving = _leaving(records, claims, Hosting(terms, pools, owners), now)
         workloads = {
             key: workload.within_notice(self.longest_notice)
             .across_ends()
@@ -244,8 +247,10 @@ class SnapshotGatherer:
             node_classes=tuple(
                 _as_it_stands(each, rests, now) for each in _with_unreadable(policy)
             ),
-            nodes=self.described.nodes(shown, workloads, pool_names, now),
-            demands=_demands(records, workloads, now),
+            nodes=self.described.nodes(
+                _without_room(shown, leaving), workloads, pools.keys(), now
+            ),
+            demands=_demands(records, workloads, leaving, now),
             workloads=workloads,
             teams=teams,
             ceiling_micro_usd_per_hour=ceiling,
@@ -433,19 +438,62 @@ def _as_ready(node_class: NodeClass, now: datetime) -> NodeClass:
     )
 
 
+def _leaving(
+    records: Mapping[str, WorkloadRecord],
+    claims: Mapping[str, NodeClaim],
+    hosting: Hosting,
+    now: datetime,
+) -> Mapping[str, RollingNode]:
+    """Return the nodes that go because their replicas are being replaced by an update, by claim."""
+    rolling = {key for key, record in records.items() if record.rollout is not None}
+    nodes = hosting.nodes(rolling, claims.values(), now) if rolling else ()
+    return {node.claim_id: node for node in nodes if node.leaves}
+
+
+def _without_room(
+    claims: Mapping[str, NodeClaim], leaving: Collection[str]
+) -> Mapping[str, NodeClaim]:
+    """Return the claims, of which those that leave take nothing new."""
+    if not leaving:
+        return claims
+    return {
+        key: replace(claim, cordoned=True) if key in leaving else claim
+        for key, claim in claims.items()
+    }
+
+
 def _demands(
-    records: Mapping[str, WorkloadRecord], workloads: Mapping[str, Workload], now: datetime
+    records: Mapping[str, WorkloadRecord],
+    workloads: Mapping[str, Workload],
+    leaving: Mapping[str, RollingNode],
+    now: datetime,
 ) -> tuple[Demand, ...]:
+    on_leaving = Counter[str]()
+    for node in leaving.values():
+        on_leaving.update(node.replicas)
+    counts = {
+        key: _wanting_a_place(record, on_leaving[key])
+        for key, record in sorted(records.items())
+        if key in workloads
+    }
     return tuple(
         Demand(
             workloads[key],
-            record.pending_count,
-            record.pending_since or now,
-            was_late=_was_late(record),
+            count,
+            records[key].pending_since or now,
+            was_late=_was_late(records[key]),
         )
-        for key, record in sorted(records.items())
-        if key in workloads and record.pending_count > 0
+        for key, count in counts.items()
+        if count > 0
     )
+
+
+def _wanting_a_place(record: WorkloadRecord, leaving_count: int) -> int:
+    """Return how many replicas are to be placed: with those that stay never more than are wanted."""
+    if record.surge_count == 0:
+        return record.pending_count
+    staying_count = record.placed_count - leaving_count
+    return min(record.pending_count, max(0, record.unfinished_count - staying_count))
 
 
 def _was_late(record: WorkloadRecord) -> bool | None:

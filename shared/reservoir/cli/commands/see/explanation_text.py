@@ -57,6 +57,9 @@ def workload_lines(found: WorkloadExplanation) -> Iterator[str]:
             else "not by itself: by new capacity or policy"
         )
         yield f"  could run   {when}"
+    if found.rollout:
+        surge = f", up to {found.rollout.surge} beyond" if found.rollout.surge else ""
+        yield f"  update      replaces what runs{surge}; waits for {found.rollout.waits_for}"
     for host in found.nodes:
         instance = host.instance_id or "no instance yet"
         yield f"  on          {host.node_claim} ({instance}), {host.state}: x{host.replicas}"

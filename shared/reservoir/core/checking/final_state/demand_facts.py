@@ -43,6 +43,7 @@ _OF_EACH: Final = {
     "preferred_node_terms": "preferences are looked at by workload",
     "do_not_disrupt": "a plan ends no node",
     "handover": "when a replica may start is no matter of where it is",
+    "rolling_update": "when a replica is replaced is no matter of where it is",
     "unknown": "what a newer release means by it no rule of this one knows",
     "fallback": "a ladder counts from when its workload came: who has one is a class of its own",
 }

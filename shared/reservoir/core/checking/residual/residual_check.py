@@ -46,6 +46,7 @@ _ROOMED_ALIKE: Final = Likeness(
         "fallback": "the markets that it has reached stand beside",
         "do_not_disrupt": "a plan ends no node",
         "handover": "when a replica may start is no matter of room",
+        "rolling_update": "when a replica is replaced is no matter of where it is",
         "unknown": "what a newer release means by it no rule of this one knows",
     },
 )

@@ -130,6 +130,7 @@ NOT_ABOUT_PLACES: Final = {
     "max_price_micro_usd_per_hour": "who has one is a group of their own",
     "do_not_disrupt": "a solve ends no node",
     "handover": "when a replica may start is no matter of where it is",
+    "rolling_update": "when a replica is replaced is no matter of where it is",
     "unknown": "what a newer release means by it this one does not know",
 }
 ACCEPTS: Final = Likeness(Workload, NOT_ABOUT_PLACES)
