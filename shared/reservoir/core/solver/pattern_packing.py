@@ -17,6 +17,7 @@ from reservoir.core.solver.packing.packing import ItemFloor, Packing
 from reservoir.core.solver.packing.spared_units import with_units_spared
 from reservoir.core.solver.problem.components import Component
 from reservoir.core.solver.problem.groups import Group
+from reservoir.core.solver.problem.vectors import mask_of
 from reservoir.core.solver.solution.bins import Bin
 from reservoir.core.solver.solution.domain_assignment import (
     DomainBatch,
@@ -37,7 +38,7 @@ class Packed:
     short: set[int]
 
 
-# Branches: comprehensions of a line each around one loop over levels.
+# Branches: one loop over levels, and in it what is assigned, packed, and then left over.
 def pack(insertion: Insertion, components: Sequence[Component]) -> Packed:
     """Place the groups of connected components, all of one priority, as far as counting can.
 
@@ -47,20 +48,21 @@ def pack(insertion: Insertion, components: Sequence[Component]) -> Packed:
     domains = DomainCosts(state)
     inserted: list[Group] = []
     short: set[int] = set()
-    for level in range(
-        max((len(group.levels) for each in components for group in each.groups), default=0)
-    ):
+    level_count = 0
+    for component in components:
+        for group in component.groups:
+            level_count = max(level_count, len(group.levels))
+    for level in range(level_count):
         assigned, one_by_one = assign_domains(state, components, level, domains)
         inserted.extend(one_by_one)
         batches = [batch for batch in assigned if batch.count]
         if batches:
             for batch in _pack_batches(insertion, batches):
                 insertion.place_batch(batch)
-        short.update(
-            index
-            for batch in batches
-            if batch.pin is not None and state.remaining[index := batch.relaxed.group.index]
-        )
+        for batch in batches:
+            index = batch.relaxed.group.index
+            if batch.pin is not None and state.remaining[index]:
+                short.add(index)
     return Packed(inserted, short)
 
 
@@ -123,12 +125,15 @@ def _with_room(
     room, bought = list[tuple[Bin, int]](), list[tuple[Bin, int]]()
     for bin_ in bins:
         # Whether one more replica leaves enough types to choose from is looked at replica by replica.
-        if bin_.option is None or not substitutes.concerns(bin_.option.entry):
-            eligible = bin_types.eligibility.accepting(bin_.requirement_sets, bin_.labels)
-            if eligible:
-                (bought if bin_types.reserved and bin_.is_paid else room).append(
-                    (bin_, eligible)
-                )
+        if bin_.option is not None and substitutes.concerns(bin_.option.entry):
+            continue
+        eligible = bin_types.eligibility.accepting(bin_.requirement_sets, bin_.labels)
+        if not eligible:
+            continue
+        if bin_types.reserved and bin_.is_paid:
+            bought.append((bin_, eligible))
+        else:
+            room.append((bin_, eligible))
     return room, bought
 
 
@@ -140,12 +145,8 @@ def _is_improvable(greedy: Packing) -> bool:
 
 def _are_units_short(greedy: Packing, bin_types: BinTypes) -> bool:
     """Whether nodes are bought for work that could run on reserved units: who gets those is more than greed can say."""
-    return any(
-        bin_types.reserved_for >> index & 1
-        for use in greedy.uses
-        if use.is_bought
-        for index in use.pattern
-    )
+    bought = [mask_of(use.pattern) for use in greedy.uses if use.is_bought]
+    return any(items & bin_types.reserved_for for items in bought)
 
 
 def _repacked(base: Packing, greedy: Packing, units: Sequence[BinType]) -> Packing | None:

@@ -100,10 +100,15 @@ def _placed_item_types(state: PartialPlan) -> list[ItemType]:
         placed[group.request, reduce(or_, group.requirement_sets)] += (
             group.count - state.remaining[group.index]
         )
-    return [
-        ItemType(index, *about, None, None, count)
-        for index, (about, count) in enumerate((+placed).items())
-    ]
+    kinds: list[ItemType] = []
+    for (request, requirement_sets), count in (+placed).items():
+        kinds.append(_kind(len(kinds), request, requirement_sets, count))
+    return kinds
+
+
+def _kind(index: int, request: Vector, requirement_sets: int, count: int) -> ItemType:
+    """Return an item without topology, which the bound leaves out of account."""
+    return ItemType(index, request, requirement_sets, pin=None, host=None, count=count)
 
 
 # Branches: options too small, in bulk and as whole nodes, by accelerator and reservation, each count otherwise.
@@ -111,16 +116,17 @@ def _offers(
     state: PartialPlan, item_types: Sequence[ItemType], eligibility: Eligibility
 ) -> list[_Offer]:
     """Return few offers that are as good as all that is sold."""
-    units, overhead = (
-        ResidualCapacity.of(state.catalogue).units,
-        state.catalogue.policy.overhead_atto_usd,
-    )
-    special = sum(
-        1 << item_type.index for item_type in item_types if any(item_type.request[3:])
-    )
-    replicas = float(sum(item_type.count for item_type in item_types))
+    units = ResidualCapacity.of(state.catalogue).units
+    overhead = state.catalogue.policy.overhead_atto_usd
+    special = 0  # the items that ask for accelerators
+    replicas = 0.0
+    for item_type in item_types:
+        replicas += item_type.count
+        if any(item_type.request[3:]):
+            special |= 1 << item_type.index
     bulk: dict[int, list[tuple[Vector, float]]] = {}
     nodes: dict[object, _Offer] = {}
+    key: object
     for option in state.catalogue.options:
         eligible = eligibility.accepting(option.requirement_sets, {})
         fitting = eligible & eligibility.fitting(option.allocatable)
@@ -132,10 +138,10 @@ def _offers(
             bulk.setdefault(eligible & ~special, []).append((option.allocatable, price))
             continue
         # Several pools may offer one reservation: together they take no more than its units, by all who may.
-        key: object = (
-            (option.allocatable, fitting) if option.reservation is None else option.unit_key
-        )
-        most = replicas if option.reservation is None else float(units[option.unit_key])
+        if option.reservation is None:
+            key, most = (option.allocatable, fitting), replicas
+        else:
+            key, most = option.unit_key, float(units[option.unit_key])
         offer = _Offer(option.allocatable, fitting, price, most, is_whole)
         known = nodes.get(key, offer)
         nodes[key] = replace(
@@ -153,12 +159,14 @@ def _offers(
 
 def _bulk(sold: Sequence[tuple[Vector, float]], eligible: int, most: float) -> list[_Offer]:
     """Return the Pareto front of (CPU, memory) per dollar; everything else per dollar at its best."""
-    rest = [max(size[k] / price for size, price in sold) for k in range(2, len(sold[0][0]))]
-    points = sorted(
-        {(size[0] / price, size[1] / price) for size, price in sold}, reverse=True
-    )
+    points: set[tuple[float, float]] = set()
+    rest = [0.0] * (len(sold[0][0]) - 2)
+    for size, price in sold:
+        points.add((size[0] / price, size[1] / price))
+        for position, amount in enumerate(size[2:]):
+            rest[position] = max(rest[position], amount / price)
     front: list[tuple[float, float]] = []
-    for point in points:
+    for point in sorted(points, reverse=True):
         if not front or point[1] > front[-1][1]:
             front.append(point)
     return [_Offer((cpu, memory, *rest), eligible, 1.0, most) for cpu, memory in front]
@@ -172,10 +180,10 @@ def _room(
     for requirement_sets, free in existing:
         size = tuple(max(0, amount) for amount in free)
         eligible = eligibility.accepting(requirement_sets, {}) & eligibility.fitting(size)
-        if eligible:
-            pools[eligible] = (
-                tuple(map(add, size, pools[eligible])) if eligible in pools else size
-            )
+        if eligible in pools:
+            pools[eligible] = tuple(map(add, size, pools[eligible]))
+        elif eligible:
+            pools[eligible] = size
     if len(pools) > _POOLS_MAX:
         # Many kinds of nodes would make the program large; as one pool they only loosen the bound.
         pools = {reduce(or_, pools): tuple(map(sum, zip(*pools.values(), strict=True)))}
@@ -192,24 +200,20 @@ def _merged(
     asks for in proportion to its weight.
     """
     accepted_by = _transposed([offer.eligible for offer in offers], len(item_types))
-    totals = [
-        sum(column)
-        for column in zip(
-            *(_whole_request(item_type) for item_type in item_types), strict=True
-        )
-    ]
-    kinds = _alike(
-        accepted_by, [_proportions(item_type, totals) for item_type in item_types]
-    )
-    merged = [
-        _as_one(number, [item_types[i] for i in alike], totals)
-        for number, alike in enumerate(kinds)
-    ]
-    takers = _transposed([accepted_by[alike[0]] for alike in kinds], len(offers))
-    return merged, [
+    whole_requests = map(_whole_request, item_types)
+    totals = list(map(sum, zip(*whole_requests, strict=True)))
+    proportions = [_proportions(item_type, totals) for item_type in item_types]
+    kinds = _alike(accepted_by, proportions)
+    merged: list[ItemType] = []
+    for number, indexes in enumerate(kinds):
+        alike = [item_types[index] for index in indexes]
+        merged.append(_as_one(number, alike, totals))
+    takers = _transposed([accepted_by[indexes[0]] for indexes in kinds], len(offers))
+    of_merged = [
         replace(offer, eligible=eligible, is_whole=False)
         for offer, eligible in zip(offers, takers, strict=True)
     ]
+    return merged, of_merged
 
 
 def _transposed(masks: Sequence[int], size: int) -> list[int]:
@@ -259,15 +263,17 @@ def _proportions(item_type: ItemType, totals: Sequence[int]) -> tuple[float, ...
 
 def _as_one(index: int, alike: Sequence[ItemType], totals: Sequence[int]) -> ItemType:
     """Return one kind that weighs as much as all of these, and asks for no more than any of them at any weight."""
-    count = sum(item_type.count for item_type in alike)
-    weight = (
-        sum(item_type.count * _weight(item_type, totals) for item_type in alike) / count
-    )
-    least = map(
-        min, zip(*(_proportions(item_type, totals) for item_type in alike), strict=True)
-    )
+    count = 0
+    total_weight = 0.0
+    proportions: list[tuple[float, ...]] = []
+    for item_type in alike:
+        count += item_type.count
+        total_weight += item_type.count * _weight(item_type, totals)
+        proportions.append(_proportions(item_type, totals))
+    weight = total_weight / count
+    least = map(min, zip(*proportions, strict=True))
     request = tuple(floor(amount * weight) for amount in least)
-    return ItemType(index, request, 0, None, None, count)
+    return _kind(index, request, 0, count)
 
 
 # Branches: one program is written row by row; whole nodes add a row each.

@@ -6,6 +6,7 @@ types in step.
 """
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -99,19 +100,12 @@ class Knapsacks:
         filled = self._filled(
             rows, np.array(values), np.array(left, dtype=np.int64), shares[rows]
         )
-        return [
-            (
-                row,
-                tuple(
-                    zip(
-                        (items := held.nonzero()[0]).tolist(),
-                        held[items].tolist(),
-                        strict=True,
-                    )
-                ),
-            )
-            for row, held in zip(rows.tolist(), filled, strict=True)
-        ]
+        patterns: list[tuple[int, Pattern]] = []
+        for row, held in zip(rows.tolist(), filled, strict=True):
+            items = held.nonzero()[0]
+            pattern = zip(items.tolist(), held[items].tolist(), strict=True)
+            patterns.append((row, tuple(pattern)))
+        return patterns
 
     def _filled(self, rows: Array, values: Array, most: Array, shares: Array) -> Array:
         """Return how many of each item go onto a node of each row (N, I); resources count by these shares (N, R)."""
@@ -130,25 +124,17 @@ class Knapsacks:
             chosen = (fitting / ((weights / np.maximum(room, 1)) @ parts)).argmax(axis=1)
             going = fitting[np.arange(len(active)), chosen]
             if not going.all():
-                narrowed = (
-                    array[going]
-                    for array in (active, room, weights, places, fitting, chosen)
-                )
-                active, room, weights, places, fitting, chosen = narrowed
+                active, room, weights = active[going], room[going], weights[going]
+                places, fitting, chosen = places[going], fitting[going], chosen[going]
             if not len(active):
                 return pattern
-            each, asked, rule = (
-                np.arange(len(active)),
-                self.requests[chosen],
-                self._rule[chosen],
-            )
+            each = np.arange(len(active))
+            asked, rule = self.requests[chosen], self._rule[chosen]
             copies = np.where(
                 asked > 0, room // np.maximum(asked, 1), most[chosen, None]
             ).min(axis=1)
-            copies = np.minimum(
-                np.minimum(copies, most[chosen] - pattern[active, chosen]),
-                places[each, rule],
-            )
+            copies = np.minimum(copies, most[chosen] - pattern[active, chosen])
+            copies = np.minimum(copies, places[each, rule])
             # Half of it at a time, so that the balance is looked at again.
             copies -= copies // 2
             pattern[active, chosen] += copies
@@ -167,14 +153,10 @@ def _directions(width: int) -> Array:
     ]
     for other in range(2, width):
         for part in (0.5, 0.9, 1.0) if other > 2 else (0.5,):
-            rest = (1 - part) / 2
-            found.append(
-                (
-                    rest,
-                    rest,
-                    *(part if resource == other else 0.0 for resource in range(2, width)),
-                )
-            )
+            shares = [0.0] * width
+            shares[0] = shares[1] = (1 - part) / 2
+            shares[other] = part
+            found.append(tuple(shares))
     return np.array(found)
 
 
@@ -194,38 +176,39 @@ class PricingProblem:
         """Add patterns that are worthwhile at the program's prices; return how many were new."""
         duals = self._master.program.duals()
         values = [max(0.0, dual) for dual in duals[: len(self._base.left)]]
-        costs = [
-            bin_type.price
-            + sum([amount * max(0.0, -duals[row]) for row, amount in entries])
-            for bin_type, entries in zip(self._bin_types, self._row_entries, strict=True)
-        ]
-        found = [
-            (costs[row] / value, row, pattern)
-            for row, pattern in self._knapsacks.fill(values, costs, self._base.left)
-            if (value := sum(values[index] * count for index, count in pattern))
-            > costs[row] * _REDUCED_COST_RATIO
-            and not self._base.is_kept_off(self._bin_types[row], pattern)
-        ]
+        costs = self._costs(duals)
+        # (cost for what it is worth, row, pattern)
+        found: list[tuple[float, int, Pattern]] = []
+        for row, pattern in self._knapsacks.fill(values, costs, self._base.left):
+            value = sum(values[index] * count for index, count in pattern)
+            is_worthwhile = value > costs[row] * _REDUCED_COST_RATIO
+            if is_worthwhile and not self._base.is_kept_off(self._bin_types[row], pattern):
+                found.append((costs[row] / value, row, pattern))
         return self._master.add(
             (self._bin_types[row], pattern) for _, row, pattern in sorted(found)
         )
 
+    def _costs(self, duals: Sequence[float]) -> list[float]:
+        """Return what a node of each bin type costs, with the units and limits that it uses up at their dual prices."""
+        costs: list[float] = []
+        for bin_type, entries in zip(self._bin_types, self._row_entries, strict=True):
+            used_up = [amount * max(0.0, -duals[row]) for row, amount in entries]
+            costs.append(bin_type.price + sum(used_up))
+        return costs
+
 
 def promising(base: Packing, paid: Sequence[BinType]) -> list[BinType]:
     """Return the few bin types for the same items that can hold the most value for their price."""
-    parts = [paid[at : at + _AT_ONCE] for at in range(0, len(paid), _AT_ONCE)]
-    bounds = [
-        bound
-        for part in parts
-        for bound in Knapsacks(base.item_types, part).bounds(base.knapsack.values)[0]
-    ]
-    ratios = [
-        (float(bound) / item.price, item) for item, bound in zip(paid, bounds, strict=True)
-    ]
+    ratios: list[tuple[float, BinType]] = []
+    for at in range(0, len(paid), _AT_ONCE):
+        part = paid[at : at + _AT_ONCE]
+        bounds, _ = Knapsacks(base.item_types, part).bounds(base.knapsack.values)
+        for item, bound in zip(part, bounds, strict=True):
+            ratios.append((float(bound) / item.price, item))
     ratios.sort(key=lambda pair: (-pair[0], pair[1].option.index))
     kept: dict[tuple[int, str], list[BinType]] = {}
     for ratio, item in ratios:
         same = kept.setdefault((item.eligible, item.option.entry.pool.name), [])
         if ratio > _PROMISING and len(same) < _PROMISING_MAX:
             same.append(item)
-    return [item for same in kept.values() for item in same]
+    return list(chain.from_iterable(kept.values()))

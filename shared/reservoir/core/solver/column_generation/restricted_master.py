@@ -91,12 +91,10 @@ class RestrictedMaster:
 
 def _most(residual: ResidualCapacity) -> dict[tuple[str, str], float]:
     """Return what bounds nodes: units (of no pool), then limits (by pool and resource)."""
-    units = {
-        ("", identity): float(max(0, left)) for identity, left in residual.units.items()
-    }
-    limits = {
-        (pool, name): float(max(0, left))
-        for pool, most in residual.limits.items()
-        for name, left in most.items()
-    }
-    return units | limits
+    most: dict[tuple[str, str], float] = {}
+    for unit_key, left in residual.units.items():
+        most["", unit_key] = float(max(0, left))
+    for pool, limits in residual.limits.items():
+        for name, left in limits.items():
+            most[pool, name] = float(max(0, left))
+    return most

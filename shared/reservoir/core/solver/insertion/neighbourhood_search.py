@@ -167,10 +167,12 @@ class NeighbourhoodSearch:
     def _is_near(self) -> bool:
         """Whether all have those near whom they insist on."""
         by_term, groups = self._state.ledger.by_term, self._state.groups
-        return all(
-            by_term[near.term].matched[bin_.labels[near.topology_key]] > 0
-            for bin_ in self._state.bins
-            for index in bin_.contents
-            for near in groups[index].constraints[-1].affinity
-            if near.topology_key != HOSTNAME
-        )
+        for bin_ in self._state.bins:
+            for index in bin_.contents:
+                for near in groups[index].constraints[-1].affinity:
+                    if near.topology_key == HOSTNAME:
+                        continue
+                    domain = bin_.labels[near.topology_key]
+                    if by_term[near.term].matched[domain] <= 0:
+                        return False
+        return True

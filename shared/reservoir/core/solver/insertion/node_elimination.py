@@ -76,7 +76,9 @@ def take_off(state: PartialPlan, groups: Set[int]) -> set[int]:
     Planned nodes that this empties are not launched.
     """
     components = together(state.groups)
-    whole = {index for found in groups for index in components[found]}
+    whole: set[int] = set()
+    for index in groups:
+        whole.update(components[index])
     for bin_ in list(state.bins):
         state.empty(bin_, whole)
         if bin_.option is not None and not bin_.contents:

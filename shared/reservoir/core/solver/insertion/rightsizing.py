@@ -26,7 +26,7 @@ _NODES_MAX = 300
 _TYPES_MAX = 4
 
 
-# Branches: who may become smaller in a comprehension, and one loop that ends by effort or time.
+# Branches: who may become smaller, and one loop that ends by effort or time.
 def rightsize_paid_nodes(insertion: Insertion) -> None:
     """Launch paid nodes as cheaper types where moving or swapping replicas makes room for that, the emptiest first."""
     state = insertion.state
@@ -72,11 +72,13 @@ class _Swaps:
             size - free
             for size, free in zip(bin_.option.allocatable, bin_.free, strict=True)
         ]
-        for option in self._cheaper(bin_.option) if bin_.contents else ():
+        if not bin_.contents:
+            return False
+        for option in self._cheaper(bin_.option):
+            if not state.residual.nodes_left(option):
+                continue
             need = tuple(map(sub, load, option.allocatable))
-            for other, gone, come in (
-                self._fitting(bin_, need) if state.residual.nodes_left(option) else ()
-            ):
+            for other, gone, come in self._fitting(bin_, need):
                 mark = state.mark()
                 node, home = state.split_bin(bin_, 1), state.split_bin(other, 1)
                 arriving = None if come is None else self._replica(home, come)
@@ -99,16 +101,16 @@ class _Swaps:
         groups, (cpu, memory) = self._state.groups, need[:2]
         loose = [index for index in bin_.contents if index not in self._fixed]
         leaving = [index for index in loose if all(map(le, need, groups[index].request))]
-        self.evaluations_left -= len(self._state.bins) // 5 if leaving else 0
-        for other in self._state.bins if leaving else ():
+        if not leaving:
+            return
+        self.evaluations_left -= len(self._state.bins) // 5
+        for other in self._state.bins:
             free = other.free
             if free[0] < cpu or free[1] < memory or other is bin_:
                 continue
-            arriving = (
-                [index for index in other.contents if index not in self._fixed]
-                if other.is_paid
-                else []
-            )
+            arriving: list[int] = []
+            if other.is_paid:
+                arriving = [index for index in other.contents if index not in self._fixed]
             self.evaluations_left -= len(leaving) * (1 + len(arriving))
             for gone in leaving:
                 asked = groups[gone].request
@@ -158,30 +160,29 @@ class _Swaps:
         if (found := self._cheaper_types.get(option.index)) is None:
             found = self._cheaper_types[option.index] = []
             for other in self._sold_at[id(option.place_labels)]:
-                is_open = (
-                    other.price < option.price
-                    and not option.requirement_sets & ~other.requirement_sets
-                )
-                if is_open and not any(
-                    all(map(le, other.allocatable, kept.allocatable)) for kept in found
-                ):
-                    found.append(other)
-                    if len(found) == _TYPES_MAX:
-                        break
+                is_open_to_all = not option.requirement_sets & ~other.requirement_sets
+                if other.price >= option.price or not is_open_to_all:
+                    continue
+                if any(all(map(le, other.allocatable, it.allocatable)) for it in found):
+                    continue
+                found.append(other)
+                if len(found) == _TYPES_MAX:
+                    break
         return found
 
 
 def _fixed(state: PartialPlan) -> set[int]:
     """Return the groups that leave no node: a price cap was reckoned with it, or somebody seeks company on it."""
-    rules = [constraints for group in state.groups for constraints in group.constraints]
-    sought = (
-        mask_of(near.term for each in rules for near in each.affinity)
-        & state.ledger.host_mask
-    )
-    return {
-        group.index
-        for group in state.groups
-        if group.is_price_capped
-        or group.matching & sought
-        or any(near.topology_key == HOSTNAME for near in group.constraints[0].affinity)
-    }
+    sought = 0  # the terms of those who seek company
+    for group in state.groups:
+        for constraints in group.constraints:
+            sought |= mask_of(near.term for near in constraints.affinity)
+    sought &= state.ledger.host_mask
+    fixed: set[int] = set()
+    for group in state.groups:
+        affinity = group.constraints[0].affinity
+        seeks_company = any(near.topology_key == HOSTNAME for near in affinity)
+        is_company = bool(group.matching & sought)
+        if group.is_price_capped or seeks_company or is_company:
+            fixed.add(group.index)
+    return fixed

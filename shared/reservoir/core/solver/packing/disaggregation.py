@@ -23,10 +23,10 @@ class Disaggregation:
     def __init__(self, state: PartialPlan, item_types: Sequence[ItemType]) -> None:
         self._state = state
         self._item_types = item_types
-        self._supplies = [
-            Supply([(batch, batch.count) for batch in reversed(item_type.batches)])
-            for item_type in item_types
-        ]
+        self._supplies: list[Supply[DomainBatch]] = []
+        for item_type in item_types:
+            last_first = [(batch, batch.count) for batch in reversed(item_type.batches)]
+            self._supplies.append(Supply(last_first))
         self._watched = _watched(item_types)
 
     def write(self, use: PatternUse) -> None:
@@ -47,15 +47,15 @@ class Disaggregation:
 
     def left(self) -> list[DomainBatch]:
         """Return what found no place."""
-        left: list[tuple[DomainBatch, int]] = []
+        left: list[DomainBatch] = []
         for index, supply in enumerate(self._supplies):
-            heap = self._watched.get(index)
-            left += (
-                reversed(supply.left)
-                if heap is None
-                else [(batch, -count) for count, _, batch in sorted(heap)]
-            )
-        return [DomainBatch(batch.relaxed, batch.pin, count) for batch, count in left]
+            if index in self._watched:
+                for minus_count, _, batch in sorted(self._watched[index]):
+                    left.append(DomainBatch(batch.relaxed, batch.pin, -minus_count))
+            else:
+                for batch, count in reversed(supply.left):
+                    left.append(DomainBatch(batch.relaxed, batch.pin, count))
+        return left
 
     def _bin(self, use: PatternUse, count: int) -> Bin:
         if use.bin is not None:
@@ -90,22 +90,20 @@ def _watched(item_types: Sequence[ItemType]) -> dict[int, _Heap]:
 
     Only those rules need a look at each node: packing has already kept anti-affine replicas apart.
     """
-    carried = mask_of(
-        term
-        for item_type in item_types
-        for batch in item_type.batches
-        for term in _host_spread(batch)
-    )
-    return {
-        item_type.index: sorted(
-            [(-batch.count, at, batch) for at, batch in enumerate(item_type.batches)]
-        )
-        for item_type in item_types
-        if any(
+    carried = 0
+    for item_type in item_types:
+        for batch in item_type.batches:
+            carried |= mask_of(_host_spread(batch))
+    watched: dict[int, _Heap] = {}
+    for item_type in item_types:
+        is_concerned = any(
             batch.relaxed.group.matching & carried or _host_spread(batch)
             for batch in item_type.batches
         )
-    }
+        if is_concerned:
+            most_first = [(-it.count, at, it) for at, it in enumerate(item_type.batches)]
+            watched[item_type.index] = sorted(most_first)
+    return watched
 
 
 def _host_spread(batch: DomainBatch) -> list[int]:

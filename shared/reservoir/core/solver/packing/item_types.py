@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache, partial, reduce
 from itertools import groupby
 from math import inf, log2
-from operator import and_, attrgetter, or_
+from operator import attrgetter, or_
 
 from reservoir.core.model.workload import Workload
 from reservoir.core.scheduling_terms.labels import CAPACITY_TYPE, HOSTNAME, ZONE, ZONE_ID
@@ -76,24 +76,31 @@ class BinType:
 
 def build_item_types(batches: Sequence[DomainBatch]) -> list[ItemType]:
     """Merge batches into items, in order of first appearance."""
-    rules = _host_rules(
-        list({batch.relaxed.group.index: batch.relaxed.group for batch in batches}.values())
-    )
+    groups = {batch.relaxed.group.index: batch.relaxed.group for batch in batches}
+    rules = _host_rules(list(groups.values()))
     alike = defaultdict[
         tuple[Vector, int, tuple[str, str] | None, HostRule | None], list[DomainBatch]
     ](list)
     for batch in batches:
         group = batch.relaxed.group
-        alike[
-            group.request, batch.relaxed.requirement_sets, batch.pin, rules.get(group.index)
-        ].append(batch)
-    return [
-        ItemType(index, *key, sum(batch.count for batch in merged), merged)
-        for index, (key, merged) in enumerate(alike.items())
-    ]
+        rule = rules.get(group.index)
+        key = (group.request, batch.relaxed.requirement_sets, batch.pin, rule)
+        alike[key].append(batch)
+    item_types: list[ItemType] = []
+    for (request, requirement_sets, pin, rule), merged in alike.items():
+        item_type = ItemType(
+            index=len(item_types),
+            request=request,
+            requirement_sets=requirement_sets,
+            pin=pin,
+            host=rule,
+            count=sum(batch.count for batch in merged),
+            batches=merged,
+        )
+        item_types.append(item_type)
+    return item_types
 
 
-# Branches: loops and comprehensions of a line each, one after the other.
 def _host_rules(groups: Sequence[Group]) -> Mapping[int, HostRule]:
     """Return the rule of each group that carries one, by group index.
 
@@ -107,26 +114,37 @@ def _host_rules(groups: Sequence[Group]) -> Mapping[int, HostRule]:
                 skews[spread.term][group.index] = min(
                     spread.max_skew, skews[spread.term].get(group.index, spread.max_skew)
                 )
-    carried = Counter(index for own in skews.values() for index in own)
-    # Exact is a rule if who carries it is whom it counts, and carries no other.
-    loose = {
-        term
-        for term, own in skews.items()
-        if any(carried[index] > 1 for index in own)
-        or own.keys() != {group.index for group in groups if group.matching >> term & 1}
-    }
+    loose = _loose_terms(groups, skews)
     rules: dict[int, HostRule] = {}
-    for term, own in skews.items():
-        seen = loose if term in loose else {term}
-        rule = HostRule(
-            min(seen), min(min(skews[each].values()) for each in seen), term not in loose
-        )
-        rules.update(dict.fromkeys(own, rule))
+    for term, skew_of in skews.items():
+        merged = loose if term in loose else {term}
+        cap = min(min(skews[each].values()) for each in merged)
+        rule = HostRule(min(merged), cap, is_exact=term not in loose)
+        rules.update(dict.fromkeys(skew_of, rule))
     for group in groups:
         for near in group.constraints[0].anti:
             if near.topology_key == HOSTNAME:
                 rules[group.index] = HostRule(near.term, 1, is_exact=True)
     return rules
+
+
+def _loose_terms(
+    groups: Sequence[Group], skews: Mapping[int, Mapping[int, int]]
+) -> set[int]:
+    """Return the terms of spread rules that are not exact.
+
+    A rule is exact if its carriers are those that it counts, and carry no other.
+    """
+    rules_carried = Counter[int]()  # by group
+    for skew_of in skews.values():
+        rules_carried.update(skew_of.keys())
+    loose: set[int] = set()
+    for term, skew_of in skews.items():
+        counted = {group.index for group in groups if group.matching >> term & 1}
+        is_only_one = all(rules_carried[index] == 1 for index in skew_of)
+        if counted != skew_of.keys() or not is_only_one:
+            loose.add(term)
+    return loose
 
 
 class Eligibility:
@@ -161,13 +179,10 @@ class Eligibility:
 
 def _fitting(asked: Sequence[Ascending], size: Vector) -> int:
     """Return the items of which one replica fits into this size."""
-    return reduce(
-        and_,
-        [
-            amounts.at_most(available)
-            for amounts, available in zip(asked, size, strict=True)
-        ],
-    )
+    mask = -1
+    for amounts, available in zip(asked, size, strict=True):
+        mask &= amounts.at_most(available)
+    return mask
 
 
 class BinTypes:
@@ -191,12 +206,10 @@ class BinTypes:
                 option.requirement_sets, option.place_labels
             )
             holding = accepting & self.eligibility.fitting(option.allocatable)
-            if (
-                not holding
-                or substitutes.concerns(option.entry)
-                or residual.nodes_left(option) == 0
-            ):
-                # under minValues, whether a node leaves enough to choose from is looked at replica by replica
+            if not holding or residual.nodes_left(option) == 0:
+                continue
+            # Under minValues, whether a node leaves enough to choose from is looked at replica by replica.
+            if substitutes.concerns(option.entry):
                 continue
             if option.reservation is not None:
                 self.reserved_for |= holding

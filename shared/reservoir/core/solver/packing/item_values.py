@@ -10,7 +10,7 @@ from math import inf
 
 from reservoir.core.solver.packing.item_types import BinTypes, Eligibility, ItemType
 from reservoir.core.solver.packing.knapsack import MEMORY_UNIT
-from reservoir.core.solver.problem.vectors import Vector, iter_bits, mask_of
+from reservoir.core.solver.problem.vectors import Vector, iter_bits, largest_share, mask_of
 
 # A replica that can only run on reserved units is worth this many times what it uses there, so that it comes first.
 _NO_OTHER_PLACE = 100.0
@@ -64,13 +64,10 @@ def _set_values(
     eligibility: Eligibility,
 ) -> None:
     plain = [item_type for item_type in item_types if not any(item_type.request[3:])]
-    special = mask_of(
-        item_type.index for item_type in item_types if any(item_type.request[3:])
-    )
+    special = ~mask_of(item_type.index for item_type in plain)
     cpu = sum(item_type.request[0] * item_type.count for item_type in plain)
-    memory = (
-        sum(item_type.request[1] * item_type.count for item_type in plain) / MEMORY_UNIT
-    )
+    memory_bytes = sum(item_type.request[1] * item_type.count for item_type in plain)
+    memory = memory_bytes / MEMORY_UNIT
     by_eligible: dict[int, list[tuple[Vector, float]]] = {}
     for size, mask, price in offers:
         by_eligible.setdefault(mask & eligibility.fitting(size), []).append((size, price))
@@ -118,13 +115,13 @@ def _at_best_rates(
 def _scales(offers: Sequence[tuple[Vector, float]]) -> list[float]:
     """Return, per rate, the largest price of a millicore at which no offer costs less than what is in it."""
     points = [(size[0] / price, size[1] / MEMORY_UNIT / price) for size, price in offers]
-    return [1.0 / max([cpu + rate * memory for cpu, memory in points]) for rate in _RATES]
+    scales: list[float] = []
+    for rate in _RATES:
+        most_for_a_dollar = max([cpu + rate * memory for cpu, memory in points])
+        scales.append(1.0 / most_for_a_dollar)
+    return scales
 
 
 def _special_value(request: Vector, offers: Sequence[tuple[Vector, float]]) -> float:
     """Return, for accelerators, the price of the offer times the part of it that one replica uses most."""
-    return min(
-        price
-        * max(asked / amount for asked, amount in zip(request, size, strict=True) if asked)
-        for size, price in offers
-    )
+    return min(price * largest_share(request, size) for size, price in offers)

@@ -7,6 +7,7 @@ few exchange rates of memory for CPU (``_Ranking``), so a step is a table look-u
 """
 
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from itertools import chain, pairwise
@@ -59,11 +60,8 @@ class _Ranking:
         self._item_type_count = len(cpu)
         self._rank = {index: rank for rank, index in enumerate(order)}
         # Which digit of a mask over items, written in binary, belongs to each rank, the last rank first.
-        self._digits = (
-            itemgetter(*(self._item_type_count - 1 - index for index in reversed(order)))
-            if order
-            else None
-        )
+        positions = [self._item_type_count - 1 - index for index in reversed(order)]
+        self._digits = itemgetter(*positions) if positions else None
         self._known: dict[int, int] = {}
         self.by_cpu = prefix_masks([cpu[index] for index in order], STEPS_MAX)
         self.by_memory = prefix_masks([memory[index] for index in order], STEPS_MAX)
@@ -77,12 +75,11 @@ class _Ranking:
 
     def _ranked(self, mask: int) -> int:
         """Return a mask over items in this order."""
-        digits = (
-            ""
-            if self._digits is None
-            else "".join(self._digits(f"{mask:0{self._item_type_count}b}"))
-        )
-        self._known[mask] = ranked = int(digits or "0", 2)
+        ranked = 0
+        if self._digits is not None:
+            of_items = f"{mask:0{self._item_type_count}b}"
+            ranked = int("".join(self._digits(of_items)), 2)
+        self._known[mask] = ranked
         return ranked
 
     def alive(self, mask: int) -> int:
@@ -113,10 +110,14 @@ class _ScoreWeights(NamedTuple):
 _MANY = _ScoreWeights(0.5, 0.1, (1.0,))
 _FEW = _ScoreWeights(0.3, 0.7, (0.2, 5.0))
 _DENSITY = _ScoreWeights(0.0, 0.0, ())  # for bounds
-_EDGES = {
-    exponent: [(low * high) ** (0.5 / exponent) for low, high in pairwise(_RATES)]
-    for exponent in (*_MANY.exponents, *_FEW.exponents)
-}
+
+
+def _edges(exponent: float) -> list[float]:
+    """Return how scarce memory is beside CPU where one of the rates gives way to the next."""
+    return [(low * high) ** (0.5 / exponent) for low, high in pairwise(_RATES)]
+
+
+_EDGES = {exponent: _edges(exponent) for exponent in (*_MANY.exponents, *_FEW.exponents)}
 
 
 def _score(
@@ -138,38 +139,36 @@ def _score(
 class GreedyKnapsack:
     """Fills nodes from what is left of each item. ``left`` is for everybody to read; only :meth:`take` changes it."""
 
-    # Branches: a table a line, each a comprehension.
+    # Branches: one loop for what is kept as masks, then a table a line.
     def __init__(self, item_types: Sequence[ItemType], values: Sequence[float]) -> None:
         self.item_types = item_types
         self.left: list[int] = [item_type.count for item_type in item_types]
-        self.active = sum(
-            [1 << item_type.index for item_type in item_types if item_type.count]
-        )
+        self.active = 0
+        self.plain = 0  # those that ask for no accelerators
+        self._carriers = defaultdict[int, int](int)  # of rules about hosts
+        self._places = {_NO_RULE: UNLIMITED}
+        for item_type in item_types:
+            bit = 1 << item_type.index
+            if item_type.count:
+                self.active |= bit
+            if not any(item_type.request[3:]):
+                self.plain |= bit
+            rule = item_type.host
+            self._carriers[_NO_RULE if rule is None else rule.number] |= bit
+            if rule is not None:
+                self._places[rule.number] = rule.cap
+        self._host_caps = dict(self._places)
         self.requests = [item_type.request for item_type in item_types]
         # A replica without requests still takes a pod; a tiny amount keeps densities finite.
-        self.cpu, self.memory, self.pods = (
-            [max(1, request[at]) for request in self.requests] for at in range(3)
-        )
+        self.cpu = [max(1, request[0]) for request in self.requests]
+        self.memory = [max(1, request[1]) for request in self.requests]
+        self.pods = [max(1, request[2]) for request in self.requests]
         self._least = min(self.cpu, default=1), min(self.memory, default=1)
         self.memory_units = [memory / MEMORY_UNIT for memory in self.memory]
         self.hosts = [
             _NO_RULE if item_type.host is None else item_type.host.number
             for item_type in item_types
         ]
-        self.plain = sum(
-            [
-                1 << item_type.index
-                for item_type in item_types
-                if not any(item_type.request[3:])
-            ]
-        )
-        self._carriers = dict.fromkeys(self.hosts, 0)  # of rules about hosts
-        for index, number in enumerate(self.hosts):
-            self._carriers[number] |= 1 << index
-        self._places = {_NO_RULE: UNLIMITED} | {
-            it.host.number: it.host.cap for it in item_types if it.host
-        }
-        self._host_caps = dict(self._places)
         # How much of accelerators each asks for, as a part of what the largest asks for; 1 for none.
         largest = [max(amounts) for amounts in list(zip(*self.requests, strict=True))[3:]]
         self._special_share = [
@@ -232,21 +231,18 @@ class GreedyKnapsack:
             prices = self._prices[mask] = [
                 self._price(mask, rate) for rate in range(len(_RATES))
             ]
-        cpu, memory, special = (
-            size[0],
-            size[1] / MEMORY_UNIT,
-            mask & self.active & ~self.plain,
-        )
+        cpu, memory = size[0], size[1] / MEMORY_UNIT
         total = min([of_cpu * cpu + of_memory * memory for of_cpu, of_memory in prices])
-        for dimension, amount in enumerate(size[3:], 3):
-            if amount and special:
-                asking = [
-                    index for index in iter_bits(special) if self.requests[index][dimension]
-                ]
-                each = [
-                    self.values[index] / self.requests[index][dimension] for index in asking
-                ]
-                total += amount * max(each, default=0.0)
+        special = mask & self.active & ~self.plain
+        if special:
+            for dimension, amount in enumerate(size[3:], 3):
+                if not amount:
+                    continue
+                most_for_one = 0.0
+                for index in iter_bits(special):
+                    if asked := self.requests[index][dimension]:
+                        most_for_one = max(most_for_one, self.values[index] / asked)
+                total += amount * most_for_one
         return total
 
     def _price(self, mask: int, rate: int) -> tuple[float, float]:
@@ -298,9 +294,10 @@ class GreedyKnapsack:
         Whatever else the node has is worth little beside them.
         """
         special = iter_bits(mask & self.active & ~self.plain)
-        for index in sorted(
+        worth_most = sorted(
             special, key=lambda i: (-self.values[i] / self._special_share[i], i)
-        ):
+        )
+        for index in worth_most:
             most = min(self.left[index] - pattern.get(index, 0), caps[self.hosts[index]])
             if (count := min(most, copies_that_fit(self.requests[index], room))) > 0:
                 self._put(index, count, room, caps, pattern)

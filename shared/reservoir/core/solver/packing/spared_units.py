@@ -80,11 +80,11 @@ def _repeated(empty: Packing, uses: Iterable[PatternUse]) -> Packing:
 
 def _keeps_limits(best: Packing, found: Packing) -> bool:
     """Whether no pool's limit has less left than before: nodes on units count there, and others wait for the rest."""
-    return all(
-        found.residual.limits[pool][name] >= left
-        for pool, limits in best.residual.limits.items()
-        for name, left in limits.items()
-    )
+    for pool, limits in best.residual.limits.items():
+        left_now = found.residual.limits[pool]
+        if any(left_now[name] < left for name, left in limits.items()):
+            return False
+    return True
 
 
 def _is_movable(best: Packing, use: PatternUse, options: Set[int]) -> bool:

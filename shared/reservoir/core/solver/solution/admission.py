@@ -115,13 +115,13 @@ class NodeAdmission:
 
         A replica's level is not remembered on the node; required terms are the same at every level.
         """
-        final = ((group.index, group.constraints[-1]) for group in self._groups)
-        return {
-            index: kept
-            for index, kept in final
-            if kept.anti_mask & self._ledger.host_mask
-            or any(spread.topology_key == HOSTNAME for spread in kept.spread)
-        }
+        found: dict[int, Constraints] = {}
+        for group in self._groups:
+            required = group.constraints[-1]
+            is_anti = bool(required.anti_mask & self._ledger.host_mask)
+            if is_anti or any(rule.topology_key == HOSTNAME for rule in required.spread):
+                found[group.index] = required
+        return found
 
     def _matched_on(self, bin_: Bin | None, term: int) -> int:
         matched = 0

@@ -48,17 +48,16 @@ class Candidates:
             option for option in catalogue.options if option.reservation is not None
         ]
         # How many groups each mask of requirement sets serves: options are many, masks few.
-        masks = {option.requirement_sets for option in self.reserved}
-        self.flexibility = {
-            mask: sum(bool(it.requirement_sets[-1] & mask) for it in groups)
-            for mask in masks
-        }
+        self.flexibility: dict[int, int] = {}
+        for mask in {option.requirement_sets for option in self.reserved}:
+            served = [bool(group.requirement_sets[-1] & mask) for group in groups]
+            self.flexibility[mask] = sum(served)
         bought = [option for option in catalogue.options if option.reservation is None]
         self._ordered = [*self.reserved, *sorted(bought, key=attrgetter("price", "index"))]
-        pinned = [
-            keys for group in groups for keys in group.equivalence_class.pinned_labels
-        ]
-        self._keys = sorted(set[str]().union(*pinned) - {HOSTNAME})
+        pinned: set[str] = set()
+        for group in groups:
+            pinned.update(*group.equivalence_class.pinned_labels)
+        self._keys = sorted(pinned - {HOSTNAME})
         self._classes: dict[int, tuple[object, ...]] = {}  # by option
         self._candidates: dict[tuple[int, Vector, bool], Places] = {}
         self._accepting: dict[tuple[int, bool], _Accepting] = {}
@@ -69,13 +68,10 @@ class Candidates:
 
     def of(self, relaxed: RelaxedGroup, *, only_reserved: bool = False) -> Places:
         """Return the options that could hold one replica, reserved ones first, then from cheap to dear."""
-        about = mask, request, _ = (
-            relaxed.requirement_sets,
-            relaxed.group.request,
-            only_reserved,
-        )
-        if (known := self._candidates.get(about)) is None:
-            known = self._candidates[about] = []
+        mask, request = relaxed.requirement_sets, relaxed.group.request
+        key = (mask, request, only_reserved)
+        if (known := self._candidates.get(key)) is None:
+            known = self._candidates[key] = []
             accepting = self._accepting_of(mask, only_reserved=only_reserved)
             held = {size: copies_that_fit(request, size) for size in accepting.sizes}
             if any(held.values()):
@@ -169,12 +165,11 @@ class Candidates:
     def _needs(self, pool: str, names: Sequence[str]) -> list[tuple[int, Vector]]:
         """Return what a node of each option of a pool takes of its limits."""
         if pool not in self._limited:
-            self._limited[pool] = [
-                (
-                    option.index,
-                    tuple(counted(option.instance_type.capacity, name) for name in names),
-                )
-                for option in self.catalogue.options
-                if option.entry.pool.name == pool
-            ]
+            needs: list[tuple[int, Vector]] = []
+            for option in self.catalogue.options:
+                if option.entry.pool.name == pool:
+                    capacity = option.instance_type.capacity
+                    needed = tuple(counted(capacity, name) for name in names)
+                    needs.append((option.index, needed))
+            self._limited[pool] = needs
         return self._limited[pool]

@@ -186,10 +186,12 @@ def _assign_component(
 
 def _hosts_are_simple(classes: Sequence[EquivalenceClass]) -> bool:
     """Whether anti-affinity is about hosts, and only of classes against themselves (carriers and matches are one)."""
-    terms = [near for class_ in classes for near in class_.constraints[0].anti]
-    if any(near.topology_key != HOSTNAME for near in terms):
-        return False
-    mask = mask_of(near.term for near in terms)
+    mask = 0
+    for class_ in classes:
+        for near in class_.constraints[0].anti:
+            if near.topology_key != HOSTNAME:
+                return False
+            mask |= 1 << near.term
     return not any(
         (class_.constraints[0].anti_mask ^ class_.matching) & mask for class_ in classes
     )

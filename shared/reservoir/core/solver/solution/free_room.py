@@ -46,15 +46,11 @@ class FreeRoom:
     @classmethod
     def of(cls, state: PartialPlan, key: str) -> "FreeRoom":
         """Return all room that replicas with rules may use, by the domains of this key."""
-        concerned = [
-            group
-            for group in state.groups
-            if state.remaining[group.index] and group.equivalence_class.terms
-        ]
-        least = [
-            min(amounts)
-            for amounts in zip(*[group.request for group in concerned], strict=True)
-        ]
+        requests: list[Vector] = []
+        for group in state.groups:
+            if state.remaining[group.index] and group.equivalence_class.terms:
+                requests.append(group.request)
+        least = list(map(min, zip(*requests, strict=True)))
         found = defaultdict[str, list[_Vacancy]](list)
         on_nodes = [
             _Vacancy(it.requirement_sets, it.labels, it.free, it.count, it)

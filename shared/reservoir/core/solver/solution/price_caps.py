@@ -56,17 +56,15 @@ class PriceCaps:
 
     def _planned_cost(self, group: Group, *, bought_only: bool) -> int:
         """Return what nodes of the workload cost: quotas may have made several groups of it, which share its bounds."""
-        return sum(
-            bin_.option.price * bin_.count
-            for bin_ in self._bins_of(group)
-            if bin_.option is not None
-            and not (bought_only and bin_.option.reservation is not None)
-        )
+        cost = 0
+        for bin_ in self._bins_of(group):
+            if bin_.option is None or (bought_only and bin_.option.reservation is not None):
+                continue
+            cost += bin_.option.price * bin_.count
+        return cost
 
     def _bins_of(self, group: Group) -> Iterator[Bin]:
         key = group.workload.key
-        return (
-            bin_
-            for bin_ in self._bins
-            if any(self._groups[index].workload.key == key for index in bin_.contents)
-        )
+        for bin_ in self._bins:
+            if any(self._groups[index].workload.key == key for index in bin_.contents):
+                yield bin_

@@ -1,32 +1,34 @@
 """No replica holds a reserved unit that one of a higher priority, which waits or is paid for, could use instead."""
 
 from collections.abc import Set
+from itertools import product
 
 from reservoir.core.solver.problem.groups import Group
 from reservoir.core.solver.solution.bins import Bin, total_load
 from reservoir.core.solver.solution.partial_plan import PartialPlan
 
 
-# Branches: comprehensions of a line each.
+# Branches: who has something, who would have more, and each of these beside each of those.
 def has_inversion(state: PartialPlan, moved: Set[int] = frozenset()) -> bool:
     """Whether there is such a unit.
 
     Who is tied to others does not count as kept off, as room alone does not say that they may use it; but ``moved``
     groups do: they may have had reserved units that others have now.
     """
-    paid = {index for bin_ in state.bins if bin_.is_paid for index in bin_.contents}
-    worse_off = [
-        group
-        for group in state.groups
-        if (state.remaining[group.index] or group.index in paid)
-        and (group.index in moved or not _is_tied(group))
-    ]
-    reserved = [
-        bin_
-        for bin_ in state.bins
-        if bin_.option is not None and bin_.option.reservation is not None
-    ]
-    return any(_could_use(state, bin_, group) for bin_ in reserved for group in worse_off)
+    paid: set[int] = set()  # groups with replicas on nodes that are paid for
+    reserved: list[Bin] = []
+    for bin_ in state.bins:
+        if bin_.is_paid:
+            paid.update(bin_.contents)
+        if bin_.option is not None and bin_.option.reservation is not None:
+            reserved.append(bin_)
+    worse_off: list[Group] = []
+    for group in state.groups:
+        has_no_unit = state.remaining[group.index] or group.index in paid
+        if has_no_unit and (group.index in moved or not _is_tied(group)):
+            worse_off.append(group)
+    pairs = product(reserved, worse_off)
+    return any(_could_use(state, bin_, group) for bin_, group in pairs)
 
 
 def _is_tied(group: Group) -> bool:

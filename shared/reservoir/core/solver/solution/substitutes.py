@@ -78,16 +78,16 @@ class Substitutes:
         """
         if not self.concerns(option.entry):
             return True
-        market, most = (
-            (option.place.capacity_type, self._most)
-            if option.reservation is None
-            else (None, None)
-        )
+        if option.reservation is None:
+            market, most = option.place.capacity_type, self._most
+        else:
+            market, most = None, None
         hosting = (option, *self._first(most, state, option, tuple(load), levels, market))
-        return all(
-            len({other.label(key) for other in hosting} - {None}) >= least
-            for key, least in self._wanted[option.entry.index].items()
-        )
+        for key, least in self._wanted[option.entry.index].items():
+            values = {other.label(key) for other in hosting} - {None}
+            if len(values) < least:
+                return False
+        return True
 
     # -- what EC2 may choose
 

@@ -28,9 +28,10 @@ def to_plan(
     explain: Callable[[Group, str, int], UnplacedReplicas],
 ) -> Plan:
     """Write the plan; ``explain`` says why so many replicas of a workload (group, key, count) have no place."""
-    members = [
-        Supply([member[:2] for member in reversed(group.members)]) for group in state.groups
-    ]
+    members: list[Supply[str]] = []
+    for group in state.groups:
+        last_first = [(key, count) for key, count, _ in reversed(group.members)]
+        members.append(Supply(last_first))
     existing: list[ExistingPlacement] = []
     launches: list[PlannedNodes] = []
     for bin_ in state.bins:
@@ -43,15 +44,14 @@ def to_plan(
                 ExistingPlacement(bin_.node.claim_id, placed)
                 for _, placed in _placements(bin_, members)
             )
-    left = (
-        (group, *rest)
-        for group in state.groups
-        for rest in reversed(members[group.index].left)
-    )
+    unplaced: list[UnplacedReplicas] = []
+    for group in state.groups:
+        for key, count in reversed(members[group.index].left):
+            unplaced.append(explain(group, key, count))
     return Plan(
         launches=tuple(launches),
         existing=tuple(existing),
-        unplaced=tuple(starmap(explain, left)),
+        unplaced=tuple(unplaced),
         cost_atto_usd_per_hour=state.cost(),
     )
 
@@ -61,13 +61,12 @@ def _launches(
 ) -> Iterator[PlannedNodes]:
     option, groups = bin_.option, state.groups
     assert option is not None
-    relaxed = {
-        name
-        for index, level in bin_.levels.items()
-        if level
-        for name in groups[index].levels[level].relaxed
-    }
+    relaxed: set[str] = set()
+    for index, level in bin_.levels.items():
+        if level:
+            relaxed.update(groups[index].levels[level].relaxed)
     workloads = [groups[index].workload for index in sorted(bin_.contents)]
+    gang_keys = [workload.key for workload in workloads if workload.gang is not None]
     for nodes, placed in _placements(bin_, members):
         yield PlannedNodes(
             node_pool_name=option.entry.pool.name,
@@ -78,9 +77,7 @@ def _launches(
             placements=placed,
             alternatives=alternatives,
             labels=bin_.labels,
-            gang_key=next(
-                (workload.key for workload in workloads if workload.gang is not None), None
-            ),
+            gang_key=gang_keys[0] if gang_keys else None,
             relaxed=tuple(sorted(relaxed)),
         )
 
@@ -91,7 +88,5 @@ def _placements(
     """Yield (number of equal nodes, what is on each)."""
     supplies = [(members[index], count) for index, count in bin_.contents.items()]
     for nodes, found in distributed(supplies, bin_.count):
-        yield (
-            nodes,
-            tuple(sorted(starmap(PlacedReplicas, chain.from_iterable(found)), key=_by_key)),
-        )
+        placed = starmap(PlacedReplicas, chain.from_iterable(found))
+        yield nodes, tuple(sorted(placed, key=_by_key))
