@@ -29,11 +29,9 @@ SETTINGS: Final[Mapping[str, object]] = {
 SETTINGS_NAME: Final = "release"
 
 _BUCKET, _PREFIX = "AssetBucket", "AssetPrefix"
-_ROLE_PARAMETER, _TOPIC_PARAMETER, _HAS_TOPIC = (
-    "InstanceRole",
-    "AlarmTopic",
-    "HasAlarmTopic",
-)
+_ROLE_PARAMETER = "InstanceRole"
+_TOPIC_PARAMETER = "AlarmTopic"
+_HAS_TOPIC = "HasAlarmTopic"
 _PROTECT_PARAMETER, _PROTECTS = "ProtectTables", "TablesAreProtected"
 _ACTIONS: Final = ("AlarmActions", "OKActions", "InsufficientDataActions")
 _PLACEHOLDERS: Final = {

@@ -147,10 +147,8 @@ class OnPaper(Executor):
 
     def received(self, queue: Queue, count: int) -> dict[str, Any]:
         """Take messages of a queue as Lambda would hand them over, ``count`` at most."""
-        url, sqs = (
-            self._reservoir.outputs[output_name(queue.value)],
-            self._reservoir.aws.client("sqs"),
-        )
+        url = self._reservoir.outputs[output_name(queue.value)]
+        sqs = self._reservoir.aws.client("sqs")
         records: list[dict[str, Any]] = []
         while len(records) < count:
             asked = min(10, count - len(records))

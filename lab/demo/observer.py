@@ -163,10 +163,8 @@ class Observer:
         self.seen = Observed()
         self._aws = aws
         self._titles = titles
-        self._ec2, self._sqs = (
-            aws.client("ec2", config=PATIENT),
-            aws.client("sqs", config=PATIENT),
-        )
+        self._ec2 = aws.client("ec2", config=PATIENT)
+        self._sqs = aws.client("sqs", config=PATIENT)
         self._tap = self._make_tap(bus_name)
 
     def _make_tap(self, bus_name: str) -> str:

@@ -163,10 +163,8 @@ def _upload(
         path = cdk_out / asset["source"]["path"]
         content: bytes | None = None
         for destination in asset["destinations"].values():
-            bucket, key = (
-                _substitute(destination["bucketName"], place),
-                _substitute(destination["objectKey"], place),
-            )
+            bucket = _substitute(destination["bucketName"], place)
+            key = _substitute(destination["objectKey"], place)
             if bucket not in buckets:
                 s3.create_bucket(Bucket=bucket)
                 buckets.add(bucket)

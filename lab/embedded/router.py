@@ -128,11 +128,9 @@ class Router:
             )
             access_key_id = extract_access_key_id(headers, query) or ""
         else:
-            service, action, access_key_id = (
-                plain.service,
-                plain.action,
-                plain.access_key_id,
-            )
+            service = plain.service
+            action = plain.action
+            access_key_id = plain.access_key_id
         caller_key.set(access_key_id)
         environment = self._environment_of(access_key_id)
         called_by_function.set(environment is not None)

@@ -164,16 +164,12 @@ class FakeEc2:
             return 0, LaunchError(launch_error_kind(code), code, *place)
         if request.target is not None:
             free = self.free_units(request.target.reservation_id)
-            kind, code = (
-                LaunchErrorKind.RESERVATION_EXHAUSTED,
-                "ReservationCapacityExceeded",
-            )
+            kind = LaunchErrorKind.RESERVATION_EXHAUSTED
+            code = "ReservationCapacityExceeded"
         else:
             free = self._free_in_pool((*place, request.capacity_type), wanted)
-            kind, code = (
-                LaunchErrorKind.INSUFFICIENT_CAPACITY,
-                "InsufficientInstanceCapacity",
-            )
+            kind = LaunchErrorKind.INSUFFICIENT_CAPACITY
+            code = "InsufficientInstanceCapacity"
         if free >= wanted:
             return wanted, None
         return max(0, free), LaunchError(kind, code, *place)

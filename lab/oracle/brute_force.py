@@ -211,10 +211,8 @@ class BruteForce:
                         options[cheapest[key]] = Option(number, content)
                     else:
                         cheapest[key] = len(options)
-                        kept_off, takers = (
-                            self._kept_off(item, content),
-                            self._takers(item, content),
-                        )
+                        kept_off = self._kept_off(item, content)
+                        takers = self._takers(item, content)
                         options.append(Option(number, content, kept_off, takers))
         return options
 
@@ -393,10 +391,8 @@ class BruteForce:
         nodes, cpu = nodes + 1, cpu + item.capacity["cpu"]
         if limits is None:
             return used  # what nobody limits need not be remembered
-        has_nodes, has_cpu = (
-            nodes + len(existing),
-            cpu + sum(one.allocatable["cpu"] for one in existing),
-        )
+        has_nodes = nodes + len(existing)
+        has_cpu = cpu + sum(one.allocatable["cpu"] for one in existing)
         if ("nodes" in limits and has_nodes > limits["nodes"]) or (
             "cpu" in limits and has_cpu > limits["cpu"]
         ):

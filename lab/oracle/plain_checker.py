@@ -142,10 +142,8 @@ class _World:
 
     def _new_nodes(self) -> Iterator[_OneNode]:
         for index, launch in enumerate(self.plan.launches):
-            pool, description = (
-                self.pools.get(launch.node_pool_name),
-                self.described(launch),
-            )
+            pool = self.pools.get(launch.node_pool_name)
+            description = self.described(launch)
             if pool is None or description is None:
                 continue
             reservation = self.reservations.get(launch.offering.reservation_id or "")
@@ -177,10 +175,8 @@ class _World:
 
     def description(self, pool: NodePool, key: OfferingKey) -> Requirements | None:
         """Return what a node of the pool from an offering would be, or None if the pool does not allow it."""
-        node_class, instance_type = (
-            self.classes.get(pool.node_class_name),
-            self.types.get(key.instance_type),
-        )
+        node_class = self.classes.get(pool.node_class_name)
+        instance_type = self.types.get(key.instance_type)
         if node_class is None or instance_type is None:
             return None
         if key.reservation_id is not None and key.reservation_id not in self.reservations:
@@ -225,10 +221,8 @@ class _World:
 
     def launched_as(self, pool: NodePool, key: OfferingKey) -> InstanceType:
         """Return the type of an offering as the pool's class launches it, which decides about storage."""
-        node_class, instance_type = (
-            self.classes.get(pool.node_class_name),
-            self.types[key.instance_type],
-        )
+        node_class = self.classes.get(pool.node_class_name)
+        instance_type = self.types[key.instance_type]
         return (
             instance_type if node_class is None else as_launched(instance_type, node_class)
         )
@@ -392,10 +386,8 @@ def _of_launches(world: _World) -> Iterator[ViolationCode]:
 
 def _launch_problem(world: _World, launch: PlannedNodes) -> ViolationCode | None:
     key = launch.offering
-    pool, node_class = (
-        world.pools.get(launch.node_pool_name),
-        world.classes.get(launch.node_class_name),
-    )
+    pool = world.pools.get(launch.node_pool_name)
+    node_class = world.classes.get(launch.node_class_name)
     if pool is None or node_class is None or key.instance_type not in world.types:
         return ViolationCode.UNKNOWN_NAME
     if pool.node_class_name != node_class.name:
@@ -419,10 +411,8 @@ def _launch_problem(world: _World, launch: PlannedNodes) -> ViolationCode | None
 def _reserved_problem(
     world: _World, launch: PlannedNodes, node_class: NodeClass
 ) -> ViolationCode | None:
-    key, reservation = (
-        launch.offering,
-        world.reservations.get(launch.offering.reservation_id or ""),
-    )
+    key = launch.offering
+    reservation = world.reservations.get(launch.offering.reservation_id or "")
     if reservation is None:
         return ViolationCode.UNKNOWN_NAME
     there = (reservation.instance_type, reservation.zone, reservation.zone_id)
@@ -461,10 +451,8 @@ def _is_reserved_price(world: _World, instance_type: InstanceType, price: int) -
         each.on_demand_price_micro_usd_per_hour or 0
         for each in world.snapshot.instance_types
     ]
-    own, paid_spot = (
-        instance_type.on_demand_price_micro_usd_per_hour,
-        [it for it in spot if it],
-    )
+    own = instance_type.on_demand_price_micro_usd_per_hour
+    paid_spot = [it for it in spot if it]
     if own is None or not paid_spot:
         cheapest = min([it for it in (*spot, *on_demand) if it], default=1)
         return 0 < price < max(1, cheapest) * ATTO_USD_PER_MICRO_USD
@@ -518,10 +506,8 @@ def _of_variety(
     }
     if is_reserved:
         carried = _tally(launch.placements)
-        load, carriers = (
-            world.load(carried),
-            [world.workloads[key] for key in carried if key in world.workloads],
-        )
+        load = world.load(carried)
+        carriers = [world.workloads[key] for key in carried if key in world.workloads]
         names = {
             key.instance_type
             for key in world.offered(pool, now=True)

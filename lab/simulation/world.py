@@ -151,11 +151,9 @@ class World:
             kernel, chance, self.faults, self.ec2, self.change_policy
         )
         if chance.between("setup", 0, 2) == 0:  # everybody wants the same units
-            self.users.kinds, self.outsiders.types, self.users.busy = (
-                CONTENDED,
-                ("m5.4xlarge",),
-                True,
-            )
+            self.users.kinds = CONTENDED
+            self.outsiders.types = ("m5.4xlarge",)
+            self.users.busy = True
         self.queues = {name: self._queue(name) for name in QueueName}
         self.sqs.queues[REJECTED] = Queue(REJECTED, 0, 1)
         self.sqs.queues[UNPUBLISHED] = Queue(UNPUBLISHED, 0, 1_000)

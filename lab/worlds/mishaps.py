@@ -326,10 +326,8 @@ class History:
         world.ec2._launched = {
             key: _Launched(it, it.launched_at) for key, it in self.launched.items()
         }
-        world.ec2.templates, world.ec2.reservations = (
-            dict(self.templates),
-            dict(self.reservations),
-        )
+        world.ec2.templates = dict(self.templates)
+        world.ec2.reservations = dict(self.reservations)
         return world
 
 

@@ -31,11 +31,9 @@ class Spending:
         Of each function, also how many environments were started, and what that took until their first events.
         """
         told = [each.value for each in functions]
-        spent, starting, started = (
-            defaultdict[str, float](float),
-            defaultdict[str, float](float),
-            Counter[str](),
-        )
+        spent = defaultdict[str, float](float)
+        starting = defaultdict[str, float](float)
+        started = Counter[str]()
         for each in self._aws.environments():
             name, pid = self._names.get(each["function"], _OTHERS), int(each["pid"])
             label = name if name in told else _OTHERS

@@ -196,10 +196,8 @@ def _contents(snapshot: Snapshot, place: Place) -> Iterator[tuple[int, ...]]:
 
 def accepts(workload: Workload, place: Place) -> bool:
     """Whether a workload may run at a place, whatever the room."""
-    market, arch = (
-        workload.node_selector[labels.CAPACITY_TYPE],
-        workload.node_selector[labels.ARCH],
-    )
+    market = workload.node_selector[labels.CAPACITY_TYPE]
+    arch = workload.node_selector[labels.ARCH]
     return market.has(place.market) and arch.has_intersection(
         place.instance_type.requirements[labels.ARCH]
     )

@@ -85,11 +85,9 @@ def figures(folder: Path, settled_after_s: float, measured_s: float) -> dict[str
     agent = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)  # noqa: S603 - ours
     try:
         time.sleep(settled_after_s)
-        calls, transferred, cpu_s = (
-            outside.calls.total(),
-            outside.transferred_bytes,
-            _cpu_s(agent.pid),
-        )
+        calls = outside.calls.total()
+        transferred = outside.transferred_bytes
+        cpu_s = _cpu_s(agent.pid)
         told = outside.calls["AmazonSQS.SendMessage"]
         time.sleep(measured_s)
         minutes = measured_s / 60

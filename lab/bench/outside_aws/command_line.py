@@ -80,8 +80,6 @@ def _call(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[flo
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     command = _command(arguments)
     subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True)  # noqa: S603 - our own program
-    wall_s, after = (
-        time.perf_counter() - began,
-        resource.getrusage(resource.RUSAGE_CHILDREN),
-    )
+    wall_s = time.perf_counter() - began
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return wall_s, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

@@ -291,10 +291,8 @@ def run(case: str) -> Figures:
     if case.startswith("without-"):
         found["lines"] = lines(case.removeprefix("without-"))
     for world in WORLDS:
-        whole, less = (
-            _measured("", world),
-            fresh("lab.bench.scheduling.ablation:measure", case, world),
-        )
+        whole = _measured("", world)
+        less = fresh("lab.bench.scheduling.ablation:measure", case, world)
         for form in ("first", "certified"):
             changes = _changes(less[f"{form}_cost"], whole[f"{form}_cost"])
             found[f"{world}_{form}_cost_change_percent"] = round(

@@ -187,10 +187,8 @@ class _Program:
         before, new = self._values, 1
         while new:
             assert self._program.solve()
-            self._optimum, duals = (
-                self._program.objective(),
-                np.array(self._program.duals()),
-            )
+            self._optimum = self._program.objective()
+            duals = np.array(self._program.duals())
             self._values = np.maximum(0.0, duals[: len(self._counts)])
             self._costs = self._prices.copy()
             self._costs[: len(self._units)] += np.maximum(0.0, -duals[len(self._counts) :])

@@ -212,10 +212,8 @@ def _is_possible(
     shape: Workload, instance_types: Sequence[InstanceType], markets: Sequence[CapacityType]
 ) -> bool:
     """Whether some offering that can be bought runs the shape."""
-    zone, market = (
-        shape.node_selector[labels.ZONE],
-        shape.node_selector[labels.CAPACITY_TYPE],
-    )
+    zone = shape.node_selector[labels.ZONE]
+    market = shape.node_selector[labels.CAPACITY_TYPE]
     arch = shape.node_selector[labels.ARCH]
     return any(
         shape.requests.fits_in(item.allocatable)

@@ -121,10 +121,8 @@ def _of_one(table: str, request: Json) -> Iterator[str]:
     yield from _value(table, index, request.get("Key", {}))
     yield from _value(table, index, request.get("Item", {}))
     if (condition := request.get("KeyConditionExpression")) is not None:
-        names, values = (
-            request.get("ExpressionAttributeNames", {}),
-            request.get("ExpressionAttributeValues", {}),
-        )
+        names = request.get("ExpressionAttributeNames", {})
+        values = request.get("ExpressionAttributeValues", {})
         compared = {
             names.get(name, name): values.get(value, {})
             for name, value in _EQUALS.findall(condition)

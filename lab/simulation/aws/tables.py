@@ -227,10 +227,8 @@ class SimulatedState(MemoryState):
         super().__init__(kernel)
         self._chance = chance
         self._faults = faults
-        self.known_claims, self.known_workloads = (
-            KnownRows[NodeClaim](),
-            KnownRows[WorkloadRecord](),
-        )
+        self.known_claims = KnownRows[NodeClaim]()
+        self.known_workloads = KnownRows[WorkloadRecord]()
         self.known_waiting = KnownRows[WorkloadRecord]()
         self.committed: tuple[PlannedCommit, Mapping[str, int]] = (PlannedCommit(), {})
         self.claim_index, self.workload_index, self.reservation_index = (

@@ -123,10 +123,8 @@ class NeighboursMoveNoDrain(_OfWhatRuns):
         block_id = after.offering.reservation_id
         if block_id is None or (before is not None and before.drain is not None):
             return
-        row, shown = (
-            self.world.state.reservation_rows.get(block_id),
-            self.world.ec2.reservations[block_id],
-        )
+        row = self.world.state.reservation_rows.get(block_id)
+        shown = self.world.ec2.reservations[block_id]
         known = [shown] if row is None else [shown, row.reservation]
         usual = min((at for at in map(drain_start, known) if at is not None), default=None)
         longest = max((spec.checkpoint_period_s or 0 for spec in self.ran), default=0)

@@ -38,10 +38,8 @@ class DrainsAreAnnounced(Invariant):
 
     def heard(self, detail_type: str, detail: Detail) -> None:
         if detail_type == "Node Draining":
-            claim_id, deadline = (
-                detail["node"]["nodeClaim"],
-                datetime.fromisoformat(detail["deadline"]),
-            )
+            claim_id = detail["node"]["nodeClaim"]
+            deadline = datetime.fromisoformat(detail["deadline"])
             self._told[claim_id] = min(deadline, self._told.get(claim_id, deadline))
 
     def row_written(self, key: str, before: Any, after: Any) -> None:

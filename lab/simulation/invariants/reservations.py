@@ -46,10 +46,8 @@ class NoUnitIsPromisedTwice(Invariant):
             return
         promised = _promised(self.world, reservation_id)
         ec2 = self.world.ec2
-        used, total = (
-            ec2.used_units(reservation_id),
-            ec2.reservations[reservation_id].total_count,
-        )
+        used = ec2.used_units(reservation_id)
+        total = ec2.reservations[reservation_id].total_count
         # Who replaces a node is promised the unit that the node uses.
         handed_on = min(
             used, sum(self.world.state.claim_rows[each].waits_for_slot for each in promised)
@@ -71,11 +69,9 @@ class NothingTakenCountsAsFree(Invariant):
         if after.reservation.split_from is not None:
             return  # nothing is launched into it: EC2 gives its unit to whom it will
         ec2 = self.world.ec2
-        used, total, free = (
-            ec2.used_units(key),
-            ec2.reservations[key].total_count,
-            after.balance.free_units,
-        )
+        used = ec2.used_units(key)
+        total = ec2.reservations[key].total_count
+        free = after.balance.free_units
         promised = [
             each
             for each in _promised(self.world, key)

@@ -64,10 +64,8 @@ class _OfTeams(OfCommits):
 
     def shown(self) -> Iterator[NodeClaim]:
         """Yield the claims that stay and that listings can show, with those that the same process just committed."""
-        shown_since_us, since_us = (
-            self.shown_since_us(),
-            self.world.kernel.now_us - 2 * SECOND,
-        )
+        shown_since_us = self.shown_since_us()
+        since_us = self.world.kernel.now_us - 2 * SECOND
         for claim in self.world.state.claim_rows.values():
             if not claim.is_live or claim.disruption is not None or claim.drain is not None:
                 continue

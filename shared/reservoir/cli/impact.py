@@ -31,10 +31,8 @@ def print_impact(context: typer.Context, outcome: Outcome) -> None:
 
 def _lines(impact: PolicyImpact) -> Iterator[str]:
     if impact.drifting:
-        count, reserved = (
-            len(impact.drifting),
-            sum(node.is_reserved for node in impact.drifting),
-        )
+        count = len(impact.drifting)
+        reserved = sum(node.is_reserved for node in impact.drifting)
         price = sum(node.price_micro_usd_per_hour for node in impact.drifting)
         bought = (
             f"{count - reserved} bought for {usd(price)} an hour"

@@ -41,11 +41,9 @@ def outsider_launch(
     """
     if capacity_reservation_id is not None:
         reservation = world.reservation(capacity_reservation_id)
-        place, kind, chosen = (
-            reservation.zone,
-            reservation.instance_type,
-            reservation.kind.market,
-        )
+        place = reservation.zone
+        kind = reservation.instance_type
+        chosen = reservation.kind.market
         target = ReservationTarget("capacity-reservations-only", capacity_reservation_id)
     elif instance_type is not None and zone is not None:
         place, kind, chosen = zone_of(world, zone), instance_type, market_of(market)

@@ -227,10 +227,8 @@ def describe_launch_templates(world: World, parameters: Parameters) -> dict[str,
     Ec2Error
         ``InvalidParameterCombination``, ``InvalidParameterValue``, and as :func:`find` does.
     """
-    ids, names = (
-        parameters.get("LaunchTemplateIds", []),
-        parameters.get("LaunchTemplateNames", []),
-    )
+    ids = parameters.get("LaunchTemplateIds", [])
+    names = parameters.get("LaunchTemplateNames", [])
     if ids or names:
         chosen = [find(world, i, None) for i in ids] + [find(world, None, n) for n in names]
     else:
@@ -261,10 +259,8 @@ def describe_launch_template_versions(
         ``InvalidLaunchTemplateId.VersionNotFound``, ``InvalidParameterCombination``, ``InvalidParameterValue``, and as
         :func:`find` does.
     """
-    template_id, name = (
-        parameters.get("LaunchTemplateId"),
-        parameters.get("LaunchTemplateName"),
-    )
+    template_id = parameters.get("LaunchTemplateId")
+    name = parameters.get("LaunchTemplateName")
     wanted = parameters.get("Versions")
     if template_id or name:
         template = find(world, template_id, name)

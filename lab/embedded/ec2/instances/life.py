@@ -183,10 +183,8 @@ def _give_network(world: World, instance: Instance) -> None:
         subnet, address, group_ids=list(instance.spec.security_group_ids)
     )
     interface.status = "in-use"
-    instance.network_interface_id, instance.private_ip = (
-        interface.id,
-        interface.private_ip_address,
-    )
+    instance.network_interface_id = interface.id
+    instance.private_ip = interface.private_ip_address
     world.tags.put(interface.id, instance.spec.tags.get("network-interface", {}))
 
 

@@ -45,10 +45,8 @@ class DynamoDbDemandCensus:
         now = self._clock.now()
         began = beginning(now, span)
         expression = Expression()
-        count, until = (
-            expression.name(_COUNT),
-            expression.assign(TTL_ATTRIBUTE, epoch_s(began + 2 * span)),
-        )
+        count = expression.name(_COUNT)
+        until = expression.assign(TTL_ATTRIBUTE, epoch_s(began + 2 * span))
         update = f"SET {until} ADD {count} {expression.value(1)}"
         with map_client_errors():
             answer = self._client.update_item(

@@ -113,10 +113,8 @@ def room(place: Place) -> Iterator[Finding]:
         "IAM policies", used["Policies"], used["PoliciesQuota"], _POLICIES
     )
     settings = place.clients("lambda").get_account_settings()
-    code, most = (
-        settings["AccountUsage"]["TotalCodeSize"],
-        settings["AccountLimit"]["TotalCodeSize"],
-    )
+    code = settings["AccountUsage"]["TotalCodeSize"]
+    most = settings["AccountLimit"]["TotalCodeSize"]
     yield from _little_room("bytes of Lambda's code", code, most, _CODE_BYTES)
     pages = place.clients("events").get_paginator("list_rules").paginate()
     yield from _little_room(

@@ -285,11 +285,9 @@ def _markets(samples: Sequence[tuple[Sample, int]]) -> Iterator[MarketUse]:
     avoided: dict[str, int | None] = {}
     for sample, seconds in samples:
         for it in sample.markets:
-            name, more, before = (
-                it.capacity_type.value,
-                it.avoided_micro_usd_per_hour,
-                avoided.get(it.capacity_type, 0),
-            )
+            name = it.capacity_type.value
+            more = it.avoided_micro_usd_per_hour
+            before = avoided.get(it.capacity_type, 0)
             nodes[name] = nodes.get(name, 0) + it.node_count * seconds
             avoided[name] = (
                 None

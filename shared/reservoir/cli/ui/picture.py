@@ -180,10 +180,8 @@ def _teams(
     team_of: TeamOf,
 ) -> Sequence[TeamMoney]:
     days = Days.between(now - _WEEK, now)
-    week, before = (
-        _spent(read_money(stack.outside, days)),
-        _spent(read_money(stack.outside, days.before())),
-    )
+    week = _spent(read_money(stack.outside, days))
+    before = _spent(read_money(stack.outside, days.before()))
     avoided = _avoided(() if isinstance(nodes, Unknown) else nodes, there, team_of)
     counted = {} if there is None else {it.name: it for it in there.teams}
     names = sorted({*week, *before, *avoided, *counted})

@@ -102,10 +102,8 @@ def usable_pools(snapshot: Snapshot) -> list[tuple[NodePool, NodeClass]]:
 
 def has_image(node_class: NodeClass, instance_type: InstanceType) -> bool:
     """Whether the class has an image that the type runs."""
-    images, architecture = (
-        node_class.status.machine_images,
-        instance_type.requirements[ARCH],
-    )
+    images = node_class.status.machine_images
+    architecture = instance_type.requirements[ARCH]
     return not images or any(architecture.has(image.architecture) for image in images)
 
 

@@ -61,11 +61,9 @@ def _replicas(facts: Facts, placed: Mapping[str, int]) -> Iterator[Violation]:
         if told != facts.pending
         else ()
     ):
-        wanted, got, left = (
-            facts.pending.get(key, 0),
-            placed.get(key, 0),
-            unplaced.get(key, 0),
-        )
+        wanted = facts.pending.get(key, 0)
+        got = placed.get(key, 0)
+        left = unplaced.get(key, 0)
         if key not in facts.workloads:
             yield Violation(ViolationCode.UNKNOWN_NAME, key, "is no workload")
         elif got + left != wanted:
@@ -144,10 +142,8 @@ def node_use(capacity: Resources) -> Counter[str]:
 def largest_use(facts: Facts, launch: PlannedNodes) -> dict[str, int]:
     """Return what one node of the launch may use of a limit: the most over all that may be launched (R-58)."""
     most: dict[str, int] = {NODES: 1}
-    pool, names = (
-        facts.pools.get(launch.node_pool_name),
-        {key.instance_type for key in launch.alternatives},
-    )
+    pool = facts.pools.get(launch.node_pool_name)
+    names = {key.instance_type for key in launch.alternatives}
     for name in facts.types.keys() & {launch.offering.instance_type, *names}:
         instance_type = facts.types[name] if pool is None else facts.launched_as(pool, name)
         for resource, amount in instance_type.capacity.items():

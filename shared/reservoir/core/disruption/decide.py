@@ -168,10 +168,8 @@ class _Pass:
         classes = {node_class.name: node_class for node_class in snapshot.node_classes}
         offered = Offered.of(snapshot)
         for node in snapshot.nodes:
-            claim, pool = (
-                self._given.claims.get(node.claim_id),
-                pools.get(node.node_pool_name),
-            )
+            claim = self._given.claims.get(node.claim_id)
+            pool = pools.get(node.node_pool_name)
             if claim is None:
                 continue
             if pool is None:

@@ -73,10 +73,8 @@ def _held_by_units(state: PartialPlan, rooms: Sequence[Room]) -> str:
         return (
             f"the free reserved units hold {sum(free.values())} of them ({', '.join(told)})"
         )
-    whole, shown = (
-        on_nodes + sum(free.values()),
-        ", ".join([*told, f"{on_nodes} on nodes that are there"]),
-    )
+    whole = on_nodes + sum(free.values())
+    shown = ", ".join([*told, f"{on_nodes} on nodes that are there"])
     return f"the nodes that are there and the free reserved units hold {whole} of them ({shown})"
 
 

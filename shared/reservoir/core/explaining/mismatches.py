@@ -73,10 +73,8 @@ class Mismatches:
         """Return the labels of every place that the pool sells anything at, full or free."""
         sold = self._sold.get(entry.index)
         if sold is None:
-            own, each = (
-                _of_places(entry.pool.requirements),
-                (place.labels() for place in self._places_of(entry)),
-            )
+            own = _of_places(entry.pool.requirements)
+            each = (place.labels() for place in self._places_of(entry))
             sold = self._sold[entry.index] = [
                 labels for labels in each if accepts(labels, own)
             ]

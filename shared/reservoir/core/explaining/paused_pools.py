@@ -54,10 +54,8 @@ def blocked_class(pool: NodePool, node_class: NodeClass | None) -> str | None:
     """Say why the pool's class launches nothing, and when it is looked at again; None where it launches."""
     if node_class is None:
         return f"EC2NodeClass {pool.node_class_name} does not exist"
-    reason, until = (
-        node_class.status.launch_blocked_reason,
-        node_class.status.launch_blocked_until,
-    )
+    reason = node_class.status.launch_blocked_reason
+    until = node_class.status.launch_blocked_until
     if reason is None:
         return None
     again = "" if until is None else f"; it is looked at again at {until:%H:%M} UTC"

@@ -129,11 +129,9 @@ class PlaceReasons:
         self, entry: Entry, place: OfferedPlace, key: OfferingKey, asked: Asked, price: int
     ) -> Failure | None:
         """Return why the place is not one for this work now, whatever is free there."""
-        status, name, labels = (
-            entry.node_class.status,
-            entry.node_class.name,
-            place.labels(),
-        )
+        status = entry.node_class.status
+        name = entry.node_class.name
+        labels = place.labels()
         if status.subnets and all(
             subnet.zone_id != place.zone_id for subnet in status.subnets
         ):

@@ -227,10 +227,8 @@ class Reasons:
             if group.team_budget is None
             else self._state.price_caps.team_budget_left(group)
         )
-        selection, without_choice = (
-            group.levels[-1].selection,
-            self._without_choice(group, budget),
-        )
+        selection = group.levels[-1].selection
+        without_choice = self._without_choice(group, budget)
         each = (replace(selection, terms=(term,)) for term in selection.terms)
         return tuple(
             Asked(one, ladder, budget, nodes, team_budget, group.withheld, without_choice)

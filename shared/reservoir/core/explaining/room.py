@@ -64,10 +64,8 @@ def _share_of_limits(room: Room, residual: ResidualCapacity) -> float:
     """Return the part that a replica takes of what its pool's limits leave, of the one of which it takes most."""
     if room.option is None:
         return -1
-    limits, capacity = (
-        residual.limits.get(room.option.entry.pool.name, {}),
-        room.option.instance_type.capacity,
-    )
+    limits = residual.limits.get(room.option.entry.pool.name, {})
+    capacity = room.option.instance_type.capacity
     shares = (counted(capacity, name) / left for name, left in limits.items() if left > 0)
     return max(shares, default=0.0) / room.per_node
 

@@ -87,18 +87,14 @@ class _NeighbourRules:
         }
 
     def _of_affinity(self, near: NearTerm) -> Iterator[str]:
-        key, where, running = (
-            near.topology_key,
-            self._domains(near.topology_key),
-            self._running(near),
-        )
+        key = near.topology_key
+        where = self._domains(near.topology_key)
+        running = self._running(near)
         if running & where or (near.matches_self and where and not running):
             return
         if running:
-            names, why = (
-                ", ".join(sorted(running)[:_DOMAINS_SHOWN]),
-                self._why(key, min(running)),
-            )
+            names = ", ".join(sorted(running)[:_DOMAINS_SHOWN])
+            why = self._why(key, min(running))
             yield f"affinity: what it must be near runs in {names} only, where it can get nothing ({why})"
         elif where or not near.matches_self:
             yield f"affinity: nothing that it must be near runs in a {key} where it may run"
@@ -130,10 +126,8 @@ class _NeighbourRules:
         terms = self._avoided_by_any(labels for labels, *_ in self._places)
         if self._places and all(self._avoiding(labels) for labels, *_ in self._places):
             key = self._ledger.by_term[min(terms)].topology_key
-            owners, where = (
-                ", ".join(self._neighbours.owners(terms)),
-                shown(self._domains(key)),
-            )
+            owners = ", ".join(self._neighbours.owners(terms))
+            where = shown(self._domains(key))
             yield f"anti-affinity of {owners}: in every {key} where this may run{where} is one that avoids it"
 
     def _avoiding(self, labels: Mapping[str, str]) -> list[int]:

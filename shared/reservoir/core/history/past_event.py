@@ -113,11 +113,9 @@ def parse_event(event: Any) -> PastEvent:
     """
     if not isinstance(event, dict):
         raise EventError("no object")
-    event_id, detail_type, detail = (
-        event.get("id"),
-        event.get("detail-type"),
-        event.get("detail"),
-    )
+    event_id = event.get("id")
+    detail_type = event.get("detail-type")
+    detail = event.get("detail")
     if not isinstance(event_id, str) or _ID.fullmatch(event_id) is None:
         raise EventError("no id")
     if not isinstance(detail_type, str) or not isinstance(detail, dict):

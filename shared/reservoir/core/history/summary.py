@@ -179,10 +179,8 @@ def _share(detail: Detail) -> str:
         for it in _parts(detail, "resources")
     ]
     used = f"uses {', '.join(quotas)}; " if quotas else ""
-    spent, forecast = (
-        _usd(detail.get("spentMicroUsd")),
-        _usd(detail.get("forecastMicroUsd")),
-    )
+    spent = _usd(detail.get("spentMicroUsd"))
+    forecast = _usd(detail.get("forecastMicroUsd"))
     return f"{used}spent {spent} USD in {detail.get('month')}, forecast {forecast} USD"
 
 

@@ -105,10 +105,8 @@ def _with_fewer_left(
 
 def _has_hope(nothing: PartialPlan, candidates: Candidates, group: Group) -> bool:
     """Whether a replica of the group would have a place in an empty plan."""
-    is_open, requirement_sets = (
-        candidates.open_now(nothing.residual),
-        group.requirement_sets[-1],
-    )
+    is_open = candidates.open_now(nothing.residual)
+    requirement_sets = group.requirement_sets[-1]
     if any(is_open[option.index] for option, _ in candidates.of(group.relaxed[-1])):
         return True
     bins = (bin_ for bin_ in nothing.bins if bin_.requirement_sets & requirement_sets)

@@ -100,10 +100,8 @@ class Apportionment:
 
     def again(self, plan: Plan) -> bool:
         """Share out anew what the plan left of shares; False when nobody else would get any of it."""
-        used, waiting = (
-            self._used_by(plan),
-            {self._team_of(item.workload_key) for item in plan.unplaced},
-        )
+        used = self._used_by(plan)
+        waiting = {self._team_of(item.workload_key) for item in plan.unplaced}
         wanted, usable = dict(self._wanted), dict(self._usable)
         for pair in self._wanted:
             could_use_more = pair[0] in waiting and used[pair] >= self._given.get(pair, 0)

@@ -147,10 +147,8 @@ def _bought(snapshot: Snapshot, plan: Plan) -> tuple[Counter[str], Counter[str]]
     replicas: Counter[str] = Counter()
     for launch in plan.launches:
         if launch.offering.reservation_id is None:
-            launched, node_class = (
-                types[launch.offering.instance_type],
-                classes.get(launch.node_class_name),
-            )
+            launched = types[launch.offering.instance_type]
+            node_class = classes.get(launch.node_class_name)
             room = (
                 launched if node_class is None else as_launched(launched, node_class)
             ).allocatable

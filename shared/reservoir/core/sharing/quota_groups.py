@@ -70,10 +70,8 @@ class QuotaGroup:
         self, borrower: Team, units: int, teams: Mapping[str, Team]
     ) -> bool:
         """Whether a limit may forbid that many more units: what the team may borrow, or what owners lend to it."""
-        quota, used = (
-            self.quotas.get(borrower.name),
-            self.used.get(borrower.name, 0) + units,
-        )
+        quota = self.quotas.get(borrower.name)
+        used = self.used.get(borrower.name, 0) + units
         borrowed = used - self.nominal(borrower.name)
         if borrowed <= 0:
             return False

@@ -119,10 +119,8 @@ def _override(draft: Draft, override: SourcePart) -> None:
 
 def _distribution(draft: Draft, part: SourcePart) -> None:
     """Take over which capacity a group buys."""
-    base, above = (
-        part.number("onDemandBaseCapacity"),
-        part.number("onDemandPercentageAboveBaseCapacity"),
-    )
+    base = part.number("onDemandBaseCapacity")
+    above = part.number("onDemandPercentageAboveBaseCapacity")
     if above is not None and above < 100:
         draft.capacity_types = ["spot", "on-demand"] if base or above else ["spot"]
         if base or above:

@@ -49,11 +49,9 @@ class KeepAccounts:
             for claim in self.claims.list_live()
             if claim.instance_id is not None
         }
-        meters, team_of, now = (
-            self.accounts.meters(),
-            teams_of(self.policy),
-            self.clock.now(),
-        )
+        meters = self.accounts.meters()
+        team_of = teams_of(self.policy)
+        now = self.clock.now()
         moved = {
             key
             for key, claim in live.items()

@@ -59,10 +59,8 @@ class TellTeams:
                 record.reservation for record in self.reservations.list_current()
             ]
             claims, known = as_placed(self.claims.list_live(), self.workloads)
-            uses, amounts = (
-                quota_uses(teams, reservations, claims, known),
-                resource_uses(teams, claims, known),
-            )
+            uses = quota_uses(teams, reservations, claims, known)
+            amounts = resource_uses(teams, claims, known)
         events: list[Event] = [
             _share(team, uses.get(team.name, ()), amounts.get(team.name, ()), spent, now)
             for team in teams

@@ -171,10 +171,8 @@ class Disrupt:
             records = self.gatherer.reservations.list_current()
             known = {record.reservation.id: record.reservation for record in records}
             split = self.splitting.run((), known, now)
-            report.units_given_back, report.splits_refused = (
-                split.given_back,
-                split.refused,
-            )
+            report.units_given_back = split.given_back
+            report.splits_refused = split.refused
         return report
 
     def _decide(self, gathered: Gathered, now: datetime) -> DisruptionDecision:

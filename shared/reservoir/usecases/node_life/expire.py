@@ -114,18 +114,12 @@ class Expire:
         shown = self._read(rest)
         launched = [claim for claim in rest if claim.instance_id is not None]
         followed = self.life.apply(launched, shown, now)
-        report.by_meaning, report.rebought_count = (
-            followed.by_meaning,
-            followed.rebought_count,
-        )
-        report.stuck_count, report.suspected_count = (
-            followed.count(Meaning.STUCK),
-            followed.early.suspected_count,
-        )
-        report.early_count, report.blocked_count = (
-            followed.early.ended_count,
-            followed.early.blocked_count,
-        )
+        report.by_meaning = followed.by_meaning
+        report.rebought_count = followed.rebought_count
+        report.stuck_count = followed.count(Meaning.STUCK)
+        report.suspected_count = followed.early.suspected_count
+        report.early_count = followed.early.ended_count
+        report.blocked_count = followed.early.blocked_count
         report.refused.update(followed.refused)
         gone = {
             claim.id
@@ -306,10 +300,8 @@ class Expire:
         terms = placed_terms(records)
         waiting = []
         for claim in steady:
-            health, pool = (
-                maintained[claim.id],
-                unreadable.node_pool(self.policy, claim.node_pool_name),
-            )
+            health = maintained[claim.id]
+            pool = unreadable.node_pool(self.policy, claim.node_pool_name)
             placed = [item.workload_key for item in terms.claim(claim).placements]
             work = [terms.workloads[key] for key in placed if key in terms.workloads]
             is_kept = pool is not None and marked_reason(pool) is not None

@@ -52,10 +52,8 @@ class Spending:
 
     def forecast(self, now: datetime) -> Mapping[str, int]:
         """Return what each team will have spent by the end of the month if what runs goes on, in atto-USD."""
-        hours_left, found = (
-            left_of_month(now).total_seconds() / 3600,
-            Counter(self.by_team()),
-        )
+        hours_left = left_of_month(now).total_seconds() / 3600
+        found = Counter(self.by_team())
         for team, rate in self.rates.items():
             found[team] += int(rate * hours_left)
         return found

@@ -325,10 +325,8 @@ def _sizes(
     """Return the sizes and days of blocks that would do for one of the needs, or for all of them together."""
     if not needs:
         return set()
-    counts, lengths = (
-        [each.units[name] for each in needs],
-        [each.duration for each in needs],
-    )
+    counts = [each.units[name] for each in needs]
+    lengths = [each.duration for each in needs]
     wanted = [
         *zip(counts, lengths, strict=True),
         (sum(counts), max(lengths)),

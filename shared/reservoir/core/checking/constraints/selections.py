@@ -110,10 +110,8 @@ class Selections:
         about = (carrier.namespace, self._numbers.of(constraint), *own)
         known = self._of_constraints.get(about)
         if known is None:
-            selector, labels_too = (
-                constraint.selector,
-                zip(constraint.match_label_keys, own, strict=True),
-            )
+            selector = constraint.selector
+            labels_too = zip(constraint.match_label_keys, own, strict=True)
             said = {(key, value) for key, value in labels_too if value is not None}
             if said:
                 selector = replace(

@@ -387,10 +387,8 @@ class OfferingFacts(PlaceFacts):
         return known
 
     def _list_problem(self, pool: NodePool, launch: PlannedNodes) -> str | None:
-        seen, lowest = (
-            {self.offering_numbers.of(launch.offering)},
-            launch.price_atto_usd_per_hour,
-        )
+        seen = {self.offering_numbers.of(launch.offering)}
+        lowest = launch.price_atto_usd_per_hour
         node_class = self.classes[pool.node_class_name]
         sold = self._sold.setdefault(node_class.name, {})
         for key in launch.alternatives:

@@ -71,11 +71,9 @@ class PlaceFacts(DemandFacts):
         """Whether the pool's requirements accept nodes of this type somewhere."""
         known = self._possible.get((pool.name, type_name))
         if known is None:
-            wanted, ours, its = (
-                pool.requirements,
-                self._pool_facts(pool),
-                self.types[type_name].requirements,
-            )
+            wanted = pool.requirements
+            ours = self._pool_facts(pool)
+            its = self.types[type_name].requirements
             # then each key is said by one of them, and nothing needs to be merged
             if ours.keys().isdisjoint(its):
                 known = wanted.intersects(ours) is None and wanted.intersects(its) is None

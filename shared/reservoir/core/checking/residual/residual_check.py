@@ -350,10 +350,8 @@ class ResidualCheck:
                 if host.planned is None or host.pool is None or not host.placed:
                     continue
                 offering = host.planned.offering
-                unit, borrower = (
-                    self._left.new_nodes(host.pool, offering, 1),
-                    min(host.placed),
-                )
+                unit = self._left.new_nodes(host.pool, offering, 1)
+                borrower = min(host.placed)
                 could = self._facts.needs(workload).fits_in(unit.free) and self._would_use(
                     workload, unit
                 )

@@ -43,10 +43,8 @@ class RoomLeft:
             return True
         if pool.name not in self._uses:
             self._uses[pool.name] = pool_use(self._facts, pool.name, with_deleting=True)
-        use, capacity = (
-            self._uses[pool.name],
-            self._facts.launched_as(pool, key.instance_type).capacity,
-        )
+        use = self._uses[pool.name]
+        capacity = self._facts.launched_as(pool, key.instance_type).capacity
         return all(
             use[name] - freed[name] + counted(capacity, name) <= limit
             for name, limit in pool.limits.items()
@@ -85,10 +83,8 @@ class RoomLeft:
                 workload.key, pool.name
             )
             for key in self._still_open(pool) if may_use else ():
-                name, is_reserved = (
-                    key.instance_type,
-                    key.capacity_type is CapacityType.RESERVED,
-                )
+                name = key.instance_type
+                is_reserved = key.capacity_type is CapacityType.RESERVED
                 if is_reserved is not reserved or not needs.fits_in(
                     facts.launched_as(pool, name).allocatable
                 ):
@@ -136,11 +132,9 @@ class RoomLeft:
     # Branches: one filter after the other over the hosts; what passes is described once.
     def _hosting(self, workload: Workload) -> Iterator[OpenNodes]:
         """Yield the hosts of the final state on which one more replica has the resources and tolerates the taints."""
-        facts, needs, owns = (
-            self._facts,
-            self._facts.needs(workload),
-            self._shares.buys_its_own(workload),
-        )
+        facts = self._facts
+        needs = self._facts.needs(workload)
+        owns = self._shares.buys_its_own(workload)
         for host, free in self._free_on_hosts():
             pool_name = (
                 host.node.node_pool_name

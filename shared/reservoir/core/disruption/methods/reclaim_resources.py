@@ -220,11 +220,9 @@ class _Lenders:
         only_loans: bool,
     ) -> list[_Option]:
         """Choose among the options, which are fewer then; what turns out not to be needed stays."""
-        left, chosen, freed = (
-            Counter(owed.amounts),
-            list[_Option](),
-            list[Counter[PoolKey]](),
-        )
+        left = Counter(owed.amounts)
+        chosen = list[_Option]()
+        freed = list[Counter[PoolKey]]()
         while any(amount > 0 for amount in left.values()):
             useful = [it for it in options if self._is_useful(it, owed, left, borrowed)]
             if only_loans:
@@ -328,10 +326,8 @@ class _Lenders:
         )
 
     def _is_lost_loan(self, workload_key: str, replicas: int) -> bool:
-        name, requests = (
-            self._team_of(workload_key),
-            self._world.snapshot.workloads[workload_key].requests,
-        )
+        name = self._team_of(workload_key)
+        requests = self._world.snapshot.workloads[workload_key].requests
         return any(
             requests[pool.resource] * (replicas - 1) < self._borrowed[key, name]
             for key, pool in self._pools.items()

@@ -130,10 +130,8 @@ class LinearProgram:
             column_of, values * duals[rows], lp.num_col_
         )
         prices = np.append(duals, reduced_costs)
-        lower, upper = (
-            np.append(lp.row_lower_, lp.col_lower_),
-            np.append(lp.row_upper_, lp.col_upper_),
-        )
+        lower = np.append(lp.row_lower_, lp.col_lower_)
+        upper = np.append(lp.row_upper_, lp.col_upper_)
         return float(np.minimum(prices * lower, prices * upper).sum())
 
     def bound_in_whole(self, integers: Sequence[int]) -> float:

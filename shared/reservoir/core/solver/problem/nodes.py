@@ -97,10 +97,8 @@ class NodeFacts:
 
     def requirement_sets(self, node: Node) -> int:
         """Return the requirement sets that the node meets, in the strict form: it has a label or has it not (R-13)."""
-        labels, taints = (
-            tuple(map(node.labels.get, self._asked)),
-            self._catalogue.snapshot.binding_taints(node),
-        )
+        labels = tuple(map(node.labels.get, self._asked))
+        taints = self._catalogue.snapshot.binding_taints(node)
         memo_key = (labels, taints, _MET_ALIKE.key(node), node.drain_at and node.leaves_at)
         if (known := self._masks.get(memo_key)) is None:
             each = enumerate(self._catalogue.requirement_sets)

@@ -84,12 +84,10 @@ class FreeRoom:
         """Use a domain's room for up to ``wanted`` replicas; return for how many there was room."""
         if not self._vacancies.get(domain):
             return 0
-        left, request, room, vacancies = (
-            wanted,
-            relaxed.group.request,
-            self._room(relaxed),
-            list[_Vacancy](),
-        )
+        left = wanted
+        request = relaxed.group.request
+        room = self._room(relaxed)
+        vacancies = list[_Vacancy]()
         for vacancy in self._vacancies[domain]:
             copies = room(vacancy) if left else 0
             if not copies:
@@ -111,11 +109,9 @@ class FreeRoom:
 
     def _room(self, relaxed: RelaxedGroup) -> Callable[[_Vacancy], int]:
         """Return what tells how many replicas one node of a vacancy takes."""
-        admission, request, accepted = (
-            self._state.admission,
-            relaxed.group.request,
-            relaxed.requirement_sets,
-        )
+        admission = self._state.admission
+        request = relaxed.group.request
+        accepted = relaxed.requirement_sets
         is_ruled = relaxed.group.matching & self._state.ledger.host_mask or any(
             term.topology_key == HOSTNAME for term in relaxed.constraints
         )

@@ -44,10 +44,8 @@ class PartialPlan:
                 self._add_node(node, facts)
 
     def _add_node(self, node: Node, facts: NodeFacts) -> None:
-        residents, taints = (
-            facts.residents(node),
-            self.catalogue.snapshot.binding_taints(node),
-        )
+        residents = facts.residents(node)
+        taints = self.catalogue.snapshot.binding_taints(node)
         for matching, anti_mask, count in residents:
             self.ledger.add(node.labels, taints, matching, anti_mask, count)
             self.avoided |= anti_mask

@@ -42,10 +42,8 @@ class ResidualCapacity:
             item.name: item.capacity for item in catalogue.snapshot.instance_types
         }
         for node in catalogue.snapshot.nodes if limits else ():
-            left, capacity = (
-                limits.get(node.node_pool_name, {}),
-                capacities.get(node.instance_type, node.allocatable),
-            )
+            left = limits.get(node.node_pool_name, {})
+            capacity = capacities.get(node.instance_type, node.allocatable)
             for name in left:
                 left[name] -= counted(capacity, name)
         return cls(units, limits)

@@ -203,10 +203,8 @@ class AwsOutside:
     @cached_property
     def decisions(self) -> StoredDecisions:
         """Decisions and their snapshots."""
-        table, bucket = (
-            self.settings.tables[Table.DECISIONS],
-            self.settings.snapshots_bucket,
-        )
+        table = self.settings.tables[Table.DECISIONS]
+        bucket = self.settings.snapshots_bucket
         return StoredDecisions(self.dynamodb, table, lazy_client("s3"), bucket, self.clock)
 
     @cached_property
