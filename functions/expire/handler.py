@@ -40,11 +40,9 @@ def _asked(event: Mapping[str, Any], expire: Expire) -> ExpireReport:
     reservation_id = event.get("capacityReservationId")
     if isinstance(reservation_id, str):
         return expire.run_for(reservation_id, _time(event.get("due")))
-    return (
-        expire.run_deadlines(_time(event["drainDeadline"]))
-        if "drainDeadline" in event
-        else expire.run()
-    )
+    if "drainDeadline" in event:
+        return expire.run_deadlines(_time(event["drainDeadline"]))
+    return expire.run()
 
 
 def _time(told: str | None) -> datetime | None:

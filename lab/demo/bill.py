@@ -48,20 +48,16 @@ class Bill:
     @property
     def saved_percent(self) -> int:
         """The saving in whole percent of the bill on demand, rounded down; 0 when nothing ran."""
-        return (
-            100 * self.saved_micro_usd // self.all_on_demand_micro_usd
-            if self.all_on_demand_micro_usd
-            else 0
-        )
+        if self.all_on_demand_micro_usd:
+            return 100 * self.saved_micro_usd // self.all_on_demand_micro_usd
+        return 0
 
     @property
     def used_percent(self) -> int:
         """How much of the reserved unit-time was used, in whole percent, rounded down."""
-        return (
-            int(100 * self.reserved_used / self.reserved_available)
-            if self.reserved_available
-            else 0
-        )
+        if self.reserved_available:
+            return int(100 * self.reserved_used / self.reserved_available)
+        return 0
 
 
 def make_bill(

@@ -57,11 +57,9 @@ class Nodes:
     def begun(self) -> list[int]:
         """Return how far the work had come each time that it began."""
         file = self.folder / "begun"
-        return (
-            [int(line) for line in file.read_text(encoding="utf-8").split()]
-            if file.exists()
-            else []
-        )
+        if file.exists():
+            return [int(line) for line in file.read_text(encoding="utf-8").split()]
+        return []
 
     def progress(self) -> int:
         """Return how far the work has come."""

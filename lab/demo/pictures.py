@@ -86,11 +86,9 @@ def _waiting(environment: Mapping[str, str]) -> int:
         command, cwd=ROOT, env=environment, check=True, capture_output=True
     )
     found: list[dict[str, Any]] = json.loads(answer.stdout)["items"]
-    return (
-        sum(item["status"]["placed"] < item["spec"]["replicas"] for item in found)
-        if found
-        else -1
-    )
+    if found:
+        return sum(item["status"]["placed"] < item["spec"]["replicas"] for item in found)
+    return -1
 
 
 def _command(*arguments: str) -> list[str]:

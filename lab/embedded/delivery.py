@@ -95,11 +95,9 @@ def _refusal_of_role(role_arn: str, action: str, resource_arn: str) -> str | Non
     role = role_arn.rsplit("/", 1)[-1]
     context = _context(role_arn, action, resource_arn, "")
     policies = iam_evaluator._gather_role_policies(role, responses.get_account_id())
-    return (
-        None
-        if iam_evaluator.evaluate(context, policies).decision == "Allow"
-        else "NO_PERMISSIONS"
-    )
+    if iam_evaluator.evaluate(context, policies).decision == "Allow":
+        return None
+    return "NO_PERMISSIONS"
 
 
 def _context(principal: str, action: str, resource_arn: str, source_arn: str) -> Any:

@@ -128,11 +128,10 @@ class Ec2Gate:
 
 
 def _message(action: str, arn: str, principal: str, decision: str) -> str:
-    reason = (
-        "with an explicit deny in an identity-based policy"
-        if decision == "Deny"
-        else f"because no identity-based policy allows the {action} action"
-    )
+    if decision == "Deny":
+        reason = "with an explicit deny in an identity-based policy"
+    else:
+        reason = f"because no identity-based policy allows the {action} action"
     return (
         "You are not authorized to perform this operation. "
         f"User: {principal} is not authorized to perform: {action} on resource: {arn} {reason}"

@@ -317,11 +317,9 @@ def _authorise_batches_as_single_messages() -> None:
         parameters: dict[str, list[str]],
     ) -> str | None:
         action: str | None = extract(service, method, path, headers, body, parameters)
-        return (
-            action.removesuffix("Batch")
-            if action is not None and action.startswith("sqs:")
-            else action
-        )
+        if action is not None and action.startswith("sqs:"):
+            return action.removesuffix("Batch")
+        return action
 
     iam_actions.extract_iam_action = without_batch
 
@@ -332,11 +330,9 @@ def _resource_of_events(arn: str, headers: dict[str, str], body: bytes, rules: s
     asked = json.loads(body or b"{}")
     if "Rule" in asked:
         bus = asked.get("EventBusName", "default")
-        return (
-            f"{rules}/{asked['Rule']}"
-            if bus == "default"
-            else f"{rules}/{bus}/{asked['Rule']}"
-        )
+        if bus == "default":
+            return f"{rules}/{asked['Rule']}"
+        return f"{rules}/{bus}/{asked['Rule']}"
     return arn.replace(":rule/default/", ":rule/")
 
 

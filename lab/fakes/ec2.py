@@ -142,11 +142,9 @@ class FakeEc2:
     def free_addresses(self, subnet_id: str) -> int | None:
         """Return how many instances still find an address; None for a subnet that is large enough for everybody."""
         size = self.subnet_sizes.get(subnet_id)
-        return (
-            None
-            if size is None
-            else size - sum(instance.subnet_id == subnet_id for instance in self.live())
-        )
+        if size is None:
+            return None
+        return size - sum(instance.subnet_id == subnet_id for instance in self.live())
 
     def _room_in_pool(
         self, request: LaunchRequest, override: LaunchOverride, wanted: int

@@ -192,11 +192,9 @@ class _World:
         offered = instance_type.requirements.merged(Requirements.from_labels(own)).add(
             *self._reservation_labels(key)
         )
-        return (
-            pool.requirements.merged(offered)
-            if pool.requirements.intersects(offered) is None
-            else None
-        )
+        if pool.requirements.intersects(offered) is None:
+            return pool.requirements.merged(offered)
+        return None
 
     def _reservation_labels(self, key: OfferingKey) -> Iterator[Requirement]:
         """Yield the labels of reserved nodes, which others must not have (R-23)."""
@@ -314,11 +312,9 @@ class _World:
 
     def price(self, key: OfferingKey) -> int:
         offering = self.offering(key)
-        return (
-            0
-            if offering is None
-            else offering.price_micro_usd_per_hour * ATTO_USD_PER_MICRO_USD
-        )
+        if offering is None:
+            return 0
+        return offering.price_micro_usd_per_hour * ATTO_USD_PER_MICRO_USD
 
     # -- who accepts it
 
@@ -986,13 +982,9 @@ def _of_teams(world: _World) -> Iterator[ViolationCode]:
 def _paid_for(node: _OneNode) -> int:
     """Return what a node costs an hour; a reserved one is paid for already."""
     if node.launch is not None:
-        return (
-            0
-            if node.launch.offering.reservation_id is not None
-            else node.launch.price_atto_usd_per_hour
-        )
-    return (
-        0
-        if node.node is None or node.node.reservation_id is not None
-        else node.node.price_atto_usd_per_hour
-    )
+        if node.launch.offering.reservation_id is not None:
+            return 0
+        return node.launch.price_atto_usd_per_hour
+    if node.node is None or node.node.reservation_id is not None:
+        return 0
+    return node.node.price_atto_usd_per_hour

@@ -139,13 +139,12 @@ class Port:
         """Launch each claim as the cheapest offering that it still allows; it is an existing node from now on."""
         for claim in claims:
             # A held reservation and nothing else, when there is one (R-83).
-            offering = (
-                self._index.cheapest_held(claim.held, claim.types)
-                if claim.held
-                else self._index.cheapest(
+            if claim.held:
+                offering = self._index.cheapest_held(claim.held, claim.types)
+            else:
+                offering = self._index.cheapest(
                     self._index.interned(claim.requirements), claim.types
                 )
-            )
             if offering.reservation_id is not None:
                 self._index.counts[offering.reservation_id] -= 1
                 self._over_commitments += self._index.counts[offering.reservation_id] < 0

@@ -129,13 +129,12 @@ class Karpenter:
         for name in placed.onto:
             self.cluster.nodes[name].nominated_until_us = self.kernel.now_us + _NOMINATED_US
         for claim in placed.claims:
-            offering = (
-                placed.index.cheapest_held(claim.held, claim.types)
-                if claim.held
-                else placed.index.cheapest(
+            if claim.held:
+                offering = placed.index.cheapest_held(claim.held, claim.types)
+            else:
+                offering = placed.index.cheapest(
                     placed.index.interned(claim.requirements), claim.types
                 )
-            )
             self._launch(claim, offering)
 
     def _launch(self, claim: Claim, offering: PortOffering) -> Node | None:

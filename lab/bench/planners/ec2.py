@@ -84,20 +84,16 @@ class Figures:
     @property
     def ledger_utilisation_percent(self) -> float:
         """Units in use, promised or offered, of what an all-knowing ledger could offer on the same observations."""
-        return (
-            round(100 * (1 - self.hidden_s / self.capacity_s), 3)
-            if self.capacity_s
-            else 0.0
-        )
+        if self.capacity_s:
+            return round(100 * (1 - self.hidden_s / self.capacity_s), 3)
+        return 0.0
 
     @property
     def utilisation_percent(self) -> float:
         """Units in use or promised; the planners' pace counts too."""
-        return (
-            round(100 * (1 - (self.hidden_s + self.waiting_s) / self.capacity_s), 3)
-            if self.capacity_s
-            else 0.0
-        )
+        if self.capacity_s:
+            return round(100 * (1 - (self.hidden_s + self.waiting_s) / self.capacity_s), 3)
+        return 0.0
 
     @property
     def of_feasible_percent(self) -> float:

@@ -374,11 +374,9 @@ def jains_index(
     """Return Jain's index of what each team has against its water level; 1 is perfectly fair."""
     level = water_level(teams, wanted)
     parts = [used[team.name] / level[team.name] for team in teams if level[team.name] > 0]
-    return (
-        sum(parts) ** 2 / (len(parts) * sum(part * part for part in parts))
-        if any(parts)
-        else 1.0
-    )
+    if any(parts):
+        return sum(parts) ** 2 / (len(parts) * sum(part * part for part in parts))
+    return 1.0
 
 
 def water_level(teams: Sequence[Team], wanted: Mapping[str, int]) -> Mapping[str, float]:

@@ -69,11 +69,9 @@ def _gpus(description: Mapping[str, Any]) -> tuple[str, int]:
         for gpu in description.get("GpuInfo", {}).get("Gpus", ())
         if gpu["Manufacturer"] == "NVIDIA"
     ]
-    return (
-        (gpus[0]["Name"], sum(int(gpu.get("Count") or 0) for gpu in gpus))
-        if gpus
-        else ("", 0)
-    )
+    if gpus:
+        return (gpus[0]["Name"], sum(int(gpu.get("Count") or 0) for gpu in gpus))
+    return ("", 0)
 
 
 def _modelled_price(

@@ -123,11 +123,9 @@ class Tables:
 
     def paginate(self, **request: Any) -> Iterator[dict[str, Sequence[Attributes]]]:
         """Yield the pages of a partition, or of a part of an index."""
-        return (
-            self._partition(**request)
-            if "KeyConditionExpression" in request
-            else self._part(**request)
-        )
+        if "KeyConditionExpression" in request:
+            return self._partition(**request)
+        return self._part(**request)
 
     def _part(self, **scan: Any) -> Iterator[dict[str, Sequence[Attributes]]]:
         entries = list(self._revisions[scan["IndexName"]].values())[

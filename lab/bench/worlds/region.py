@@ -84,11 +84,9 @@ def _priced(
 
 
 def _price_in(market: CapacityType, price: int, rng: random.Random) -> int:
-    return (
-        price
-        if market is CapacityType.ON_DEMAND
-        else max(1, round(price * rng.uniform(0.25, 0.6)))
-    )
+    if market is CapacityType.ON_DEMAND:
+        return price
+    return max(1, round(price * rng.uniform(0.25, 0.6)))
 
 
 def _zone_id(zone: str) -> str:

@@ -246,8 +246,6 @@ def _typed(value: Any) -> Any:
         return {name: _typed(each) for name, each in value.items()}
     if isinstance(value, list):
         return [_typed(each) for each in value]
-    return (
-        {"true": True, "false": False}.get(value, value)
-        if isinstance(value, str)
-        else value
-    )
+    if isinstance(value, str):
+        return {"true": True, "false": False}.get(value, value)
+    return value

@@ -149,11 +149,9 @@ class EmulatedClock:
             if instant_us <= now_us:
                 return 0.0
             speed = self._speed()
-            return (
-                (instant_us - now_us) / speed / 1e6
-                if speed and instant_us <= self._limit_us
-                else float("inf")
-            )
+            if speed and instant_us <= self._limit_us:
+                return (instant_us - now_us) / speed / 1e6
+            return float("inf")
 
     def publish_to(self, path: Path) -> None:
         """Keep the clock's state in the file ``path`` from now on, for processes that map it."""

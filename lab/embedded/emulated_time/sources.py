@@ -43,11 +43,9 @@ class Ec2Agenda:
         """Return when the agenda goes on."""
         del recurring
         due = self._ec2.next_due()
-        return (
-            DueWork()
-            if due is None
-            else _at((due - EPOCH) // timedelta(microseconds=1), now_us)
-        )
+        if due is None:
+            return DueWork()
+        return _at((due - EPOCH) // timedelta(microseconds=1), now_us)
 
 
 class Schedules:

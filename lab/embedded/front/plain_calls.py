@@ -122,11 +122,9 @@ def _call(request: PlainRequest, body: bytes) -> PlainCall | None:
         service, action = _named_by_target(target, request.scope)
     elif not target and kind.startswith(_FORM) and (asked := _ACTION.match(body)):
         service, action = _named_by_parameter(asked[1].decode("ascii"), request.scope)
-    return (
-        PlainCall(service, action, request.access_key_id, request.region)
-        if service in SERVICES and action
-        else None
-    )
+    if service in SERVICES and action:
+        return PlainCall(service, action, request.access_key_id, request.region)
+    return None
 
 
 @lru_cache(REMEMBERED_NAMES)

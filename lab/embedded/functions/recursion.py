@@ -55,11 +55,9 @@ def install() -> None:
 def lineage_of(header: str) -> Lineage:
     """Return how often each function has run in the chain that a trace header tells of."""
     found = _LINEAGE.search(header)
-    return (
-        {}
-        if found is None
-        else {name: int(runs) for name, runs in _ENTRY.findall(found[1])}
-    )
+    if found is None:
+        return {}
+    return {name: int(runs) for name, runs in _ENTRY.findall(found[1])}
 
 
 def next_header(function_arn: str) -> str:

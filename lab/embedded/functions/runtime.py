@@ -159,11 +159,9 @@ class LambdaRuntime:
         )
         self._release(environment, fingerprint)
         answer = {"body": outcome.body, "log": outcome.log}
-        return (
-            {**answer, "error": True, "function_error": "Unhandled"}
-            if outcome.failed
-            else answer
-        )
+        if outcome.failed:
+            return {**answer, "error": True, "function_error": "Unhandled"}
+        return answer
 
     def environment_of(self, access_key_id: str) -> Environment | None:
         """Return the environment that signs with this access key."""

@@ -83,11 +83,9 @@ class MetadataService:
         if options.get("HttpEndpoint") == "disabled":
             return 403, "Forbidden"
         if rest == _TOKEN_PATH:
-            return (
-                self._token(instance_id, headers)
-                if method == "PUT"
-                else (405, "Not Allowed")
-            )
+            if method == "PUT":
+                return self._token(instance_id, headers)
+            return (405, "Not Allowed")
         if method != "GET":
             return 405, "Not Allowed"
         if not self._is_let_in(

@@ -61,11 +61,9 @@ class PlacedSpecs:
 
 
 def _counts(claim: NodeClaim | None, name: str) -> Counter[str]:
-    return (
-        Counter()
-        if claim is None
-        else Counter({it.workload_key: it.count for it in getattr(claim, name)})
-    )
+    if claim is None:
+        return Counter()
+    return Counter({it.workload_key: it.count for it in getattr(claim, name)})
 
 
 class _OfWhatRuns(Invariant):

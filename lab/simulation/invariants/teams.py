@@ -146,11 +146,9 @@ class LendingLimitsAreKept(_OfTeams):
                     )
 
     def _users(self, claim: NodeClaim) -> set[str]:
-        return (
-            {self.team_of(placed.workload_key) for placed in claim.placements}
-            if _has_unit(claim)
-            else set()
-        )
+        if _has_unit(claim):
+            return {self.team_of(placed.workload_key) for placed in claim.placements}
+        return set()
 
     def _kept_by(self, owner: Team) -> int:
         """Return how many units an owner keeps for itself beside all that it used while somebody may have planned."""

@@ -240,11 +240,9 @@ def _typed(error: ClientError) -> AwsError:
         if code in codes:
             return kind(code, operation, detail)
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    return (
-        UnknownOutcomeError(code, operation, detail)
-        if status >= 500
-        else RefusedError(code, operation, detail)
-    )
+    if status >= 500:
+        return UnknownOutcomeError(code, operation, detail)
+    return RefusedError(code, operation, detail)
 
 
 def _for_people(message: str) -> str:

@@ -140,11 +140,9 @@ class Instance:
     def interrupted_at_s(self) -> float | None:
         """Return when EC2 ends the instance, if it has said so to the instance; no call leaves the machine."""
         text = self._metadata.read("meta-data/spot/instance-action")
-        return (
-            None
-            if text is None
-            else datetime.fromisoformat(json.loads(text)["time"]).timestamp()
-        )
+        if text is None:
+            return None
+        return datetime.fromisoformat(json.loads(text)["time"]).timestamp()
 
     def _who(self) -> Mapping[str, str]:
         if not self._document:

@@ -73,11 +73,9 @@ def _safe(text: str) -> str:
 
 def printable(text: str) -> str:
     """Return text that does nothing to a terminal: what is not printed is escaped, as in a Python string."""
-    return (
-        text
-        if text.isprintable()
-        else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
-    )
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def output() -> Console:

@@ -176,11 +176,9 @@ def show(rows: Sequence[T], listing: Listing[T], form: Form, *, nothing: str) ->
 
 def in_order(rows: Sequence[T], listing: Listing[T], by: Path | None) -> list[T]:
     """Return rows by a field of their documents; those that are equal in it stay as they are."""
-    return (
-        list(rows)
-        if by is None
-        else sorted(rows, key=lambda row: sort_key(by.find(listing.document(row))))
-    )
+    if by is None:
+        return list(rows)
+    return sorted(rows, key=lambda row: sort_key(by.find(listing.document(row))))
 
 
 def show_all(

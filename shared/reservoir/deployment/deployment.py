@@ -52,11 +52,9 @@ class Deployment:
     @property
     def manifests(self) -> Path | None:
         """The folder of manifests."""
-        return (
-            None
-            if self.settings.manifests is None
-            else self.path.parent / self.settings.manifests
-        )
+        if self.settings.manifests is None:
+            return None
+        return self.path.parent / self.settings.manifests
 
     @property
     def tables(self) -> dict[Table, str]:

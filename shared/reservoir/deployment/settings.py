@@ -336,38 +336,30 @@ class DeploymentSettings(Model):
     @property
     def ceiling_micro_usd_per_hour(self) -> int | None:
         """The ceiling of an hour; None: there is none."""
-        return (
-            None
-            if self.ceiling_usd_per_hour is None
-            else micro_usd(self.ceiling_usd_per_hour)
-        )
+        if self.ceiling_usd_per_hour is None:
+            return None
+        return micro_usd(self.ceiling_usd_per_hour)
 
     @property
     def ceiling_micro_usd_per_month(self) -> int | None:
         """The ceiling of a month; None: there is none."""
-        return (
-            None
-            if self.ceiling_usd_per_month is None
-            else micro_usd(self.ceiling_usd_per_month)
-        )
+        if self.ceiling_usd_per_month is None:
+            return None
+        return micro_usd(self.ceiling_usd_per_month)
 
     @property
     def purchase_ceiling_micro_usd(self) -> int | None:
         """The ceiling of one purchase; None: nothing may be bought."""
-        return (
-            None
-            if self.purchase_ceiling_usd is None
-            else micro_usd(self.purchase_ceiling_usd)
-        )
+        if self.purchase_ceiling_usd is None:
+            return None
+        return micro_usd(self.purchase_ceiling_usd)
 
     @property
     def purchase_ceiling_micro_usd_per_month(self) -> int | None:
         """The ceiling of all purchases of a month; None: nothing may be bought."""
-        return (
-            None
-            if self.purchase_ceiling_usd_per_month is None
-            else micro_usd(self.purchase_ceiling_usd_per_month)
-        )
+        if self.purchase_ceiling_usd_per_month is None:
+            return None
+        return micro_usd(self.purchase_ceiling_usd_per_month)
 
     @classmethod
     def contradictions(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:

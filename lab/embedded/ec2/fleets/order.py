@@ -63,11 +63,9 @@ def spot_order(world: World, draft: Draft, strategy: str, units: int) -> SortKey
 
 def _on_demand_price(pool: Pool) -> int:
     known = pool.spec is not None and pool.spec.instance_type in instance_types()
-    return (
-        on_demand_micro_usd_per_hour(pool.spec.instance_type)
-        if known and pool.spec is not None
-        else 0
-    )
+    if known and pool.spec is not None:
+        return on_demand_micro_usd_per_hour(pool.spec.instance_type)
+    return 0
 
 
 def _unit_price(pool: Pool, micro_usd_per_hour: int) -> Fraction:

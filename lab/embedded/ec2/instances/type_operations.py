@@ -171,11 +171,10 @@ def _spot_pools(world: World, parameters: Parameters) -> Iterator[Offering]:
     if products and not {LINUX, f"{LINUX} (Amazon VPC)"} & set(products):
         return
     names = set(parameters.get("InstanceTypes", []))
-    only = (
-        resolve_zone(world, parameters).name
-        if {"AvailabilityZone", "AvailabilityZoneId"} & parameters.keys()
-        else None
-    )
+    if {"AvailabilityZone", "AvailabilityZoneId"} & parameters.keys():
+        only = resolve_zone(world, parameters).name
+    else:
+        only = None
     for name, zones in offered_zones(world.region).items():
         info = instance_types().get(name)
         if (

@@ -91,11 +91,10 @@ class DynamoDbPolicyStore:
     def save_pause(self, name: str, pause: Pause, *, expected: Pause) -> None:
         """Replace a NodePool's pause."""
         expression = Expression()
-        is_expected = (
-            f"attribute_not_exists({expression.name(PAUSE)})"
-            if expected == Pause()
-            else expression.at(PAUSE, dumps(expected))
-        )
+        if expected == Pause():
+            is_expected = f"attribute_not_exists({expression.name(PAUSE)})"
+        else:
+            is_expected = expression.at(PAUSE, dumps(expected))
         # as above: whoever pauses may name no other attribute
         condition = f"attribute_exists({expression.name(STATUS)}) AND {is_expected}"
         assignments = [expression.assign(PAUSE, dumps(pause))]

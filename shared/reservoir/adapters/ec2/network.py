@@ -111,11 +111,11 @@ class Ec2LaunchEnvironment:
     def _images(self, term: SelectorTerm) -> list[MachineImage]:
         if term.ssm_parameter is not None:
             ids = self._parameters([term.ssm_parameter]).values()
-            return (
-                self._described([{"Name": "image-id", "Values": sorted(ids)}], owners=None)
-                if ids
-                else []
-            )
+            if ids:
+                return self._described(
+                    [{"Name": "image-id", "Values": sorted(ids)}], owners=None
+                )
+            return []
         if term.alias is None:
             (filters,) = _filters_of([term], "image-id", "name")
             owners = (

@@ -119,11 +119,9 @@ def _why(result: Mapping[str, Any]) -> str:
         "AllowedByPermissionsBoundary", True
     ):
         return "the role's permissions boundary does not allow it"
-    return (
-        "a policy denies it"
-        if result["EvalDecision"] == "explicitDeny"
-        else "no policy of its role allows it"
-    )
+    if result["EvalDecision"] == "explicitDeny":
+        return "a policy denies it"
+    return "no policy of its role allows it"
 
 
 def _context(owner: str, examined: "_Examined") -> list[dict[str, Any]]:

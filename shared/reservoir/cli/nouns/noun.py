@@ -118,11 +118,9 @@ def span(length: timedelta) -> str:
         if length >= unit:
             count, rest = divmod(length, unit)
             more = rest // smaller
-            return (
-                f"{count}{name}{more}{smaller_name}"
-                if more and count < 10
-                else f"{count}{name}"
-            )
+            if more and count < 10:
+                return f"{count}{name}{more}{smaller_name}"
+            return f"{count}{name}"
     return f"{max(0, length // timedelta(seconds=1))}s"
 
 

@@ -181,8 +181,9 @@ def _known_at(past: Sequence[Point], at: datetime) -> Point | None:
 
 def _shares(point: Point) -> tuple[int, int] | None:
     total = point.ours_count + point.others_count + point.free_count
-    return (
-        (_PERCENT * point.ours_count // total, _PERCENT * point.others_count // total)
-        if total
-        else None
-    )
+    if total:
+        return (
+            _PERCENT * point.ours_count // total,
+            _PERCENT * point.others_count // total,
+        )
+    return None

@@ -87,8 +87,6 @@ def storage_elsewhere(
     Its volume is the same; local disks are the type's. A node's storage is its local disks if it is as large as these.
     """
     here, there = local_bytes(labels), local_bytes(instance_type.requirements.labels())
-    return (
-        there
-        if there is not None and here == room[EPHEMERAL_STORAGE]
-        else room[EPHEMERAL_STORAGE]
-    )
+    if there is not None and here == room[EPHEMERAL_STORAGE]:
+        return there
+    return room[EPHEMERAL_STORAGE]

@@ -65,11 +65,9 @@ def matches(
 
 
 def _has_tag(reservation: ObservedReservation, key: str, value: str) -> bool:
-    return (
-        key in reservation.tags
-        if value == ANY_VALUE
-        else reservation.tags.get(key) == value
-    )
+    if value == ANY_VALUE:
+        return key in reservation.tags
+    return reservation.tags.get(key) == value
 
 
 def _shares_group(node_class: NodeClass, reservation: ObservedReservation) -> bool:

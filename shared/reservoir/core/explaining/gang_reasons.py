@@ -157,8 +157,6 @@ def _dearer(cost: int, whose: str, left: int) -> str:
 def whose_budget(state: PartialPlan) -> str:
     """Return whose budget is left, with its verb."""
     has_ceiling = state.catalogue.snapshot.ceiling_micro_usd_per_hour is not None
-    return (
-        "its team's budget and the deployment's ceiling leave"
-        if has_ceiling
-        else "its team's budget leaves"
-    )
+    if has_ceiling:
+        return "its team's budget and the deployment's ceiling leave"
+    return "its team's budget leaves"

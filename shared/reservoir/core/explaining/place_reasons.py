@@ -82,11 +82,10 @@ class PlaceReasons:
                 continue
             if failure.code in LAST and not offering.is_available(self._catalogue.now):
                 why = offering.unavailable_reason
-                message = (
-                    f"{words(failure.key)} rests: {why}"
-                    if why
-                    else f"{words(failure.key)} had insufficient capacity"
-                )
+                if why:
+                    message = f"{words(failure.key)} rests: {why}"
+                else:
+                    message = f"{words(failure.key)} had insufficient capacity"
                 yield Failure(
                     ReasonCode.OFFERING_UNAVAILABLE,
                     message,

@@ -168,11 +168,9 @@ class _NeighbourRules:
     def _about(self, near: NearTerm) -> str:
         """Return what a term selects, and where that runs."""
         selected = selector_in_words(self._neighbours.key_of(near.term).selector)
-        return (
-            selected
-            if near.topology_key == HOSTNAME
-            else selected + shown(self._running(near))
-        )
+        if near.topology_key == HOSTNAME:
+            return selected
+        return selected + shown(self._running(near))
 
     # -- spread
 

@@ -39,11 +39,9 @@ class Finished:
     @property
     def ran_s(self) -> int | None:
         """From its first place to its end."""
-        return (
-            None
-            if self.placed_at is None
-            else (self.ended_at - self.placed_at) // timedelta(seconds=1)
-        )
+        if self.placed_at is None:
+            return None
+        return (self.ended_at - self.placed_at) // timedelta(seconds=1)
 
 
 @dataclass(slots=True)

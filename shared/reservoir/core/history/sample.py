@@ -51,11 +51,9 @@ class ReservationSample:
     @property
     def idle_micro_usd_per_hour(self) -> int | None:
         """What its free units would cost on demand."""
-        return (
-            None
-            if self.micro_usd_per_hour is None
-            else self.free_count * self.micro_usd_per_hour
-        )
+        if self.micro_usd_per_hour is None:
+            return None
+        return self.free_count * self.micro_usd_per_hour
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,11 +130,10 @@ def _reserved_claim(
             pool.name for pool in pools if pool_admits(pool, reservation)
         ):
             place = (reservation.zone, reservation.zone_id)
-            key = (
-                OfferingKey(kind.name, *place, CapacityType.RESERVED, reservation.id)
-                if reservation.is_active(now)
-                else OfferingKey(kind.name, *place, CapacityType.ON_DEMAND)
-            )
+            if reservation.is_active(now):
+                key = OfferingKey(kind.name, *place, CapacityType.RESERVED, reservation.id)
+            else:
+                key = OfferingKey(kind.name, *place, CapacityType.ON_DEMAND)
             return _claim(node_class, pool_name, key, kind, now)
     return None
 

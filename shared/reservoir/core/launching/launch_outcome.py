@@ -406,11 +406,9 @@ def _markets(request: LaunchRequest, errors: Sequence[LaunchError]) -> Mapping[M
 def _as_shortage(error: LaunchError) -> LaunchError:
     is_unknown = error.kind is LaunchErrorKind.UNKNOWN
     is_trouble = error.code in TROUBLE_OF_A_POOL and error.instance_type is not None
-    return (
-        replace(error, kind=LaunchErrorKind.INSUFFICIENT_CAPACITY)
-        if is_unknown or is_trouble
-        else error
-    )
+    if is_unknown or is_trouble:
+        return replace(error, kind=LaunchErrorKind.INSUFFICIENT_CAPACITY)
+    return error
 
 
 def _named(

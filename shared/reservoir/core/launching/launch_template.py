@@ -216,11 +216,10 @@ def _market(
     if target.kind is ReservationKind.DEFAULT:
         preference = {"CapacityReservationPreference": "capacity-reservations-only"}
         return {"CapacityReservationSpecification": {**preference, **by_id}}
-    market_type = (
-        "capacity-block"
-        if target.kind is ReservationKind.CAPACITY_BLOCK
-        else "interruptible-capacity-reservation"
-    )
+    if target.kind is ReservationKind.CAPACITY_BLOCK:
+        market_type = "capacity-block"
+    else:
+        market_type = "interruptible-capacity-reservation"
     return {
         "CapacityReservationSpecification": by_id,
         "InstanceMarketOptions": {"MarketType": market_type},

@@ -89,11 +89,9 @@ class PlacedTerms:
 
     def claims(self, claims: Mapping[str, NodeClaim]) -> dict[str, NodeClaim]:
         """Return the claims by id, what was placed with other terms than today's under keys of its own."""
-        return (
-            {key: self.claim(claim) for key, claim in claims.items()}
-            if self._former
-            else dict(claims)
-        )
+        if self._former:
+            return {key: self.claim(claim) for key, claim in claims.items()}
+        return dict(claims)
 
     def claim(self, claim: NodeClaim) -> NodeClaim:
         """Return the claim, what was placed with other terms than today's under keys of its own."""

@@ -128,11 +128,9 @@ class ObservedReservation:
     @property
     def placement_group_name(self) -> str | None:
         """Return the name of the cluster placement group that the reservation lies in."""
-        return (
-            None
-            if self.placement_group_arn is None
-            else self.placement_group_arn.rpartition("/")[2]
-        )
+        if self.placement_group_arn is None:
+            return None
+        return self.placement_group_arn.rpartition("/")[2]
 
     @property
     def split_from(self) -> str | None:

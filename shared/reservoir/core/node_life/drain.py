@@ -151,11 +151,9 @@ def released(claim: NodeClaim, workload_key: str, count: int | None) -> NodeClai
         left = 0 if count is None else placed.count - count
         if left > 0:
             rest.append(PlacedReplicas(workload_key, left))
-    return (
-        replace(claim, drain=replace(claim.drain, awaiting=tuple(rest)))
-        if changed
-        else None
-    )
+    if changed:
+        return replace(claim, drain=replace(claim.drain, awaiting=tuple(rest)))
+    return None
 
 
 def awaited_count(claim: NodeClaim, workload_key: str) -> int:

@@ -59,11 +59,9 @@ def sold_days(length: timedelta) -> int | None:
 
 def platform_refusal(platform: str) -> str | None:
     """Return why no block is sold for an operating system."""
-    return (
-        None
-        if platform in PLATFORMS
-        else f"EC2 sells blocks for {', '.join(PLATFORMS)}, not for {platform}"
-    )
+    if platform in PLATFORMS:
+        return None
+    return f"EC2 sells blocks for {', '.join(PLATFORMS)}, not for {platform}"
 
 
 def quota_refusal(

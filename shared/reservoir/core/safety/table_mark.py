@@ -75,11 +75,9 @@ def _problem(
     if mark != newest:
         return f"{table.role} carries an older mark than the others"
     others = sorted(role for role in shown if mark.table_ids.get(role) != shown[role])
-    return (
-        f"{table.role} was marked together with another {', '.join(others)}"
-        if others
-        else None
-    )
+    if others:
+        return f"{table.role} was marked together with another {', '.join(others)}"
+    return None
 
 
 def next_mark(

@@ -158,11 +158,9 @@ class Requirements(Mapping[str, Requirement]):
         return len(self._by_key)
 
     def __eq__(self, other: object) -> bool:
-        return (
-            self._by_key == other._by_key
-            if isinstance(other, Requirements)
-            else NotImplemented
-        )
+        if isinstance(other, Requirements):
+            return self._by_key == other._by_key
+        return NotImplemented
 
     def __hash__(self) -> int:
         if self._hash is None:

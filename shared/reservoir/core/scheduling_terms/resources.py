@@ -105,11 +105,9 @@ class Resources(Mapping[str, int]):
         return len(self._amounts)
 
     def __eq__(self, other: object) -> bool:
-        return (
-            self._amounts == other._amounts
-            if isinstance(other, Resources)
-            else NotImplemented
-        )
+        if isinstance(other, Resources):
+            return self._amounts == other._amounts
+        return NotImplemented
 
     def __hash__(self) -> int:
         if self._hash is None:

@@ -106,15 +106,14 @@ def read(
     begun = _meter(claim, launched_at, {})
     # EC2's word on when it was launched comes after the first look; what was written down too much or little is made up
     # for by what is written down next.
-    known = (
-        begun
-        if meter is None
-        else replace(
+    if meter is None:
+        known = begun
+    else:
+        known = replace(
             meter,
             launched_at=launched_at,
             since=meter.since + (launched_at - meter.launched_at),
         )
-    )
     soon = _midnight(known.since) + _DAYS_AT_ONCE
     ended_at = claim.ended_at or claim.terminated_at
     if ended_at is not None:

@@ -181,11 +181,9 @@ def _parts(
 
 
 def _requests(placed: PlacedReplicas, workloads: Mapping[str, Workload]) -> Resources:
-    return (
-        workloads[placed.workload_key].requests
-        if placed.workload_key in workloads
-        else _NOTHING
-    )
+    if placed.workload_key in workloads:
+        return workloads[placed.workload_key].requests
+    return _NOTHING
 
 
 def _charge(costs: Counter[str], parts: Sequence[tuple[str, int]], price: int) -> None:

@@ -60,11 +60,9 @@ class QuotaGroup:
     def unlent(self, owner: Team) -> int:
         """Return how many units of its own an owner lends to nobody."""
         quota = self.quotas[owner.name]
-        return (
-            0
-            if quota.lending_limit_units is None
-            else max(0, quota.nominal_units - quota.lending_limit_units)
-        )
+        if quota.lending_limit_units is None:
+            return 0
+        return max(0, quota.nominal_units - quota.lending_limit_units)
 
     def may_be_too_many(
         self, borrower: Team, units: int, teams: Mapping[str, Team]

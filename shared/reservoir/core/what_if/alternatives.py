@@ -137,11 +137,9 @@ class _Judge:
             return "chosen"
         if option.reservation is not None:
             left = self._free[option.reservation.id]
-            return (
-                "all of its free units are used"
-                if left <= 0
-                else f"{_units(left)} free: others serve as well"
-            )
+            if left <= 0:
+                return "all of its free units are used"
+            return f"{_units(left)} free: others serve as well"
         if price > self._paid:
             return f"dearer by {usd(price - self._paid)} an hour"
         return "no dearer by itself: the plan shares nodes among workloads, and a node has an overhead"

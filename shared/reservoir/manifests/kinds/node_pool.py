@@ -273,11 +273,9 @@ class DisruptionSpec(Model):
         """Seconds as the core counts them: 0 keeps for ever, None not at all."""
         if self.keep_reserved is None:
             return None
-        return (
-            0
-            if self.keep_reserved == WHILE_RESERVATION_LASTS
-            else duration_s(self.keep_reserved)
-        )
+        if self.keep_reserved == WHILE_RESERVATION_LASTS:
+            return 0
+        return duration_s(self.keep_reserved)
 
     def to_core(self) -> Disruption:
         """Return the settings of the core."""

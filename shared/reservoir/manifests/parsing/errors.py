@@ -120,11 +120,9 @@ def _sentence(details: ErrorDetails) -> str:
         unit = "characters" if details["type"] == "string_too_long" else "entries"
         return f"has more than the {context['max_length']} {unit} that are allowed"
     sentence = _SENTENCES.get(details["type"])
-    return (
-        sentence
-        if sentence is not None
-        else details["msg"][:1].lower() + details["msg"][1:]
-    )
+    if sentence is not None:
+        return sentence
+    return details["msg"][:1].lower() + details["msg"][1:]
 
 
 def _nearest_expected(details: ErrorDetails) -> str | None:
@@ -155,11 +153,9 @@ def _elsewhere(model: type[BaseModel], name: str, path: str) -> str | None:
     if len(places) != 1 or places[0] == name:
         return None
     of_list, bracket, _ = places[0].rpartition("[]")
-    return (
-        places[0]
-        if not bracket or re.sub(r"\[[0-9]+\]", "[]", path).startswith(of_list)
-        else None
-    )
+    if not bracket or re.sub(r"\[[0-9]+\]", "[]", path).startswith(of_list):
+        return places[0]
+    return None
 
 
 @cache

@@ -59,11 +59,9 @@ def workloads(
     """Return workloads by key, and the keys of those that cannot be read; with ``revisions`` as ``get_placed`` does."""
 
     def read(wanted: Collection[str]) -> Mapping[str, WorkloadRecord]:
-        return (
-            store.get_many(wanted)
-            if revisions is None
-            else store.get_placed(wanted, revisions)
-        )
+        if revisions is None:
+            return store.get_many(wanted)
+        return store.get_placed(wanted, revisions)
 
     if not keys:
         return {}, frozenset()

@@ -273,11 +273,9 @@ def submitted(
     if after.pending_count == 0:
         return replace(after, pending_since=None, unplaced=())
     # The ladder's clock runs on for replicas that were waiting already.
-    return (
-        after
-        if record.pending_count > 0 and record.pending_since
-        else replace(after, pending_since=now)
-    )
+    if record.pending_count > 0 and record.pending_since:
+        return after
+    return replace(after, pending_since=now)
 
 
 def _former(record: WorkloadRecord, wanted: Workload) -> tuple[Workload, ...]:
@@ -335,11 +333,9 @@ def _why_ignored(
         and stands.withdrawn == is_withdraw
     ):
         return IgnoredReason.UNCHANGED
-    return (
-        IgnoredReason.WITHDRAWN
-        if stands.withdrawn and not is_withdraw
-        else IgnoredReason.OLDER_GENERATION
-    )
+    if stands.withdrawn and not is_withdraw:
+        return IgnoredReason.WITHDRAWN
+    return IgnoredReason.OLDER_GENERATION
 
 
 def _told(message_id: str, answer: Answer) -> WorkloadAccepted | WorkloadIgnored:

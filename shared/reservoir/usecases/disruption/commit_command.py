@@ -190,11 +190,9 @@ def give_up(
     """
 
     def failed(claim: NodeClaim) -> NodeClaim | None:
-        return (
-            replace(claim, state=ClaimState.FAILED, failure=why)
-            if claim.state is ClaimState.PLANNED
-            else None
-        )
+        if claim.state is ClaimState.PLANNED:
+            return replace(claim, state=ClaimState.FAILED, failure=why)
+        return None
 
     return sum(
         return_all_replicas(claims, claim, now, failed) is not None
@@ -209,8 +207,6 @@ def expecting_nothing(claim: NodeClaim) -> NodeClaim | None:
 
 def unmarked(claim: NodeClaim) -> NodeClaim | None:
     """Return the claim without its mark, unless it drains already."""
-    return (
-        None
-        if claim.disruption is None or claim.drain is not None
-        else replace(claim, disruption=None)
-    )
+    if claim.disruption is None or claim.drain is not None:
+        return None
+    return replace(claim, disruption=None)

@@ -111,11 +111,9 @@ class ApplyOutcome:
         now = self.clock.now()
 
         def failed(claim: NodeClaim) -> NodeClaim | None:
-            return (
-                replace(claim, state=ClaimState.FAILED, failure=reason)
-                if claim.state in AWAITING_LAUNCH
-                else None
-            )
+            if claim.state in AWAITING_LAUNCH:
+                return replace(claim, state=ClaimState.FAILED, failure=reason)
+            return None
 
         count = self.gangs.undo(claims, now)
         for claim in claims:

@@ -50,11 +50,9 @@ class EarlyEnd:
     @property
     def explanation(self) -> str:
         """Why it never ran, for users."""
-        return (
-            "the instance did not reach running"
-            if self.is_stuck
-            else explanation(self.state_reason)
-        )
+        if self.is_stuck:
+            return "the instance did not reach running"
+        return explanation(self.state_reason)
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,11 +78,9 @@ class FollowReplicas:
         """
 
         def addressed(current: NodeClaim) -> NodeClaim | None:
-            return (
-                None
-                if current.address == report.address
-                else replace(current, address=report.address)
-            )
+            if current.address == report.address:
+                return None
+            return replace(current, address=report.address)
 
         save_claim(self.claims, claim, addressed)
         record = self.workloads.get(key)

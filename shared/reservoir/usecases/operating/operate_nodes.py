@@ -133,11 +133,9 @@ def _why_not(claim: NodeClaim) -> str | None:
     """Say why a node cannot be drained, or None."""
     if not claim.is_live:
         return "it has ended"
-    return (
-        "it is not launched yet; cordon it, or withdraw its workload"
-        if claim.state in AWAITING_LAUNCH
-        else None
-    )
+    if claim.state in AWAITING_LAUNCH:
+        return "it is not launched yet; cordon it, or withdraw its workload"
+    return None
 
 
 def _drained(

@@ -90,11 +90,9 @@ class PlanDemand:
             {it.key: placed.get(it.key, 0) for it in workloads},
             outcomes[0],
         )
-        return (
-            answer
-            if other is None
-            else replace(answer, edited=outcomes[1], notes=other.notes)
-        )
+        if other is None:
+            return answer
+        return replace(answer, edited=outcomes[1], notes=other.notes)
 
     def _outcomes(
         self,

@@ -116,8 +116,6 @@ def _kind(verb: Verb) -> str:
 
 def _said(result: OperationResult) -> str:
     """Say what became of an object: what was done needs no word before it."""
-    return (
-        result.message
-        if result.outcome == "done"
-        else f"{result.outcome}: {result.message}"
-    )
+    if result.outcome == "done":
+        return result.message
+    return f"{result.outcome}: {result.message}"

@@ -65,11 +65,9 @@ def _withdraw(stack: Connection, record: WorkloadRecord, timeout: timedelta) -> 
 
     def answered() -> WorkloadRecord | None:
         found = attempt(lambda: stack.outside.workloads.get(record.key))
-        return (
-            found
-            if found is None or found.withdrawn or found.generation > outgoing.generation
-            else None
-        )
+        if found is None or found.withdrawn or found.generation > outgoing.generation:
+            return found
+        return None
 
     after = until(stack, timeout, answered)
     if after is None:

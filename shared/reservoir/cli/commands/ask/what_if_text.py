@@ -150,11 +150,12 @@ def _about(title: str, outcome: WhatIfOutcome) -> Iterator[str]:
     for item in outcome.displaced:
         yield f"{title}displaces {_displaced(item)}"
     for note in outcome.notes:
-        install = (
-            "; pip install 'reservoir-ec2[plan]' has it planned as the planner does"
-            if _lacks_a_package(note)
-            else ""
-        )
+        if _lacks_a_package(note):
+            install = (
+                "; pip install 'reservoir-ec2[plan]' has it planned as the planner does"
+            )
+        else:
+            install = ""
         yield f"{title}note: {printable(note)}{install}"
 
 

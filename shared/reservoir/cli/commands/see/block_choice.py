@@ -136,11 +136,9 @@ def _begins(placed: "Placed", now: datetime) -> str:
 
 def _beside(result: "SearchResult", placed: "Placed") -> str:
     price = result.needs[placed.key].on_demand_micro_usd
-    return (
-        "; it may not run on demand"
-        if price is None
-        else f"; on demand it costs {usd(price)} and begins now"
-    )
+    if price is None:
+        return "; it may not run on demand"
+    return f"; on demand it costs {usd(price)} and begins now"
 
 
 def _total(choice: "BlockChoice") -> str:

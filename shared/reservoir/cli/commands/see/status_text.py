@@ -237,11 +237,9 @@ def _queues(status: Status) -> Text:
 def _alarms(status: Status) -> Text:
     if isinstance(status.alarms, Unknown):
         return _unknown(status.alarms)
-    return (
-        Text(", ".join(map(printable, status.alarms)), "bold red")
-        if status.alarms
-        else Text("none")
-    )
+    if status.alarms:
+        return Text(", ".join(map(printable, status.alarms)), "bold red")
+    return Text("none")
 
 
 def _row(title: str, text: Text) -> Text:

@@ -129,11 +129,9 @@ class Host:
     @property
     def subject(self) -> str:
         """What messages call the host."""
-        return (
-            self.name
-            if self.planned is None
-            else f"{self.name} ({in_words(self.planned.offering)})"
-        )
+        if self.planned is None:
+            return self.name
+        return f"{self.name} ({in_words(self.planned.offering)})"
 
     @property
     def capacity_type(self) -> CapacityType:

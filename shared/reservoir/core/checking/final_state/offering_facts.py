@@ -125,11 +125,9 @@ class OfferingFacts(PlaceFacts):
         if zone_ids is None:
             zone_ids = frozenset([subnet.zone_id for subnet in node_class.status.subnets])
             self._zone_ids[node_class.name] = zone_ids
-        return (
-            f"has no subnet in {place.zone}"
-            if zone_ids and place.zone_id not in zone_ids
-            else None
-        )
+        if zone_ids and place.zone_id not in zone_ids:
+            return f"has no subnet in {place.zone}"
+        return None
 
     def _type_problem(self, node_class: NodeClass, type_name: str) -> str | None:
         known = (node_class.name, type_name)
@@ -299,11 +297,9 @@ class OfferingFacts(PlaceFacts):
     def price_atto_usd(self, key: OfferingKey) -> int:
         """Return the price of a spot or on-demand offering an hour; 0 when there is no such offering."""
         offering = self.offering(key)
-        return (
-            0
-            if offering is None
-            else offering.price_micro_usd_per_hour * ATTO_USD_PER_MICRO_USD
-        )
+        if offering is None:
+            return 0
+        return offering.price_micro_usd_per_hour * ATTO_USD_PER_MICRO_USD
 
     def is_reserved_price(self, key: OfferingKey, price_atto_usd: int) -> bool:
         """Whether this is the price of a reserved unit: the ODCR RFC's ratio over all discovered prices (rule 4).

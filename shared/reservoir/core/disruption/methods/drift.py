@@ -130,9 +130,7 @@ def _found_differs(claim: NodeClaim, node_class: NodeClass, offered: Offered) ->
         and offering.reservation_id not in status.reservation_ids
     ):
         goes_on = offering.reservation_id in offered.reservation_ids
-        return (
-            f"reservation {offering.reservation_id} is no longer selected"
-            if goes_on
-            else None
-        )
+        if goes_on:
+            return f"reservation {offering.reservation_id} is no longer selected"
+        return None
     return None

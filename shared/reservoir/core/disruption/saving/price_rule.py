@@ -119,11 +119,9 @@ class PriceRule:
         reason = reason or self._balanced_refusal(
             part.removed, _price(part.removed), self._saving(part)
         )
-        return (
-            {}
-            if reason is None
-            else dict.fromkeys((candidate.id for candidate in part.removed), reason)
-        )
+        if reason is None:
+            return {}
+        return dict.fromkeys((candidate.id for candidate in part.removed), reason)
 
     def _spared(self, part: CommandPart) -> frozenset[str]:
         """Return nodes that could do what others that are no cheaper are to do: for each of these, the busiest one."""
@@ -165,11 +163,9 @@ class PriceRule:
         if self._saving(part) <= 0:
             return "nothing cheaper would hold its replicas"
         bought = nodes_bought(part.plan)
-        return (
-            f"{bought} nodes would have to be bought for it"
-            if bought > len(part.removed)
-            else None
-        )
+        if bought > len(part.removed):
+            return f"{bought} nodes would have to be bought for it"
+        return None
 
     def _saving(self, part: CommandPart) -> int:
         return _price(part.removed) - self._cost(part.plan)

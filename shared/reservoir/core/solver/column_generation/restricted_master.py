@@ -47,11 +47,9 @@ class RestrictedMaster:
             (self._row_of[pool, name], float(counted(capacity, name)))
             for name in self._limits.get(pool, ())
         ]
-        return (
-            entries
-            if option.reservation is None
-            else [*entries, (self._row_of["", option.unit_key], 1.0)]
-        )
+        if option.reservation is None:
+            return entries
+        return [*entries, (self._row_of["", option.unit_key], 1.0)]
 
     def add(self, patterns: Iterable[tuple[BinType, Pattern]]) -> int:
         """Add the patterns that are not known at such a price; return how many that were."""

@@ -160,11 +160,9 @@ class NewNodes:
         if not relaxed.group.matching and relaxed.constraints.is_free:
             return UNLIMITED
         room = self._state.admission.host_room(relaxed, None)
-        return (
-            room
-            if is_assigned
-            else min(room, self._state.admission.domain_room(labels, relaxed))
-        )
+        if is_assigned:
+            return room
+        return min(room, self._state.admission.domain_room(labels, relaxed))
 
     def nodes_left(self, option: LaunchOption, group: Group) -> int:
         """Return how many more nodes of the option capacity and the group's price cap allow."""

@@ -65,11 +65,9 @@ def spread_spot(insertion: Insertion, place_leftovers: Callable[[], None]) -> No
 def _most(state: PartialPlan, nodes: Counter[OfferingKey]) -> int:
     """Return how many nodes one pool may hold; below the least total of the policy any number."""
     policy, total = state.catalogue.policy, nodes.total()
-    return (
-        total
-        if total < policy.spot_share_from_nodes
-        else -(-total * policy.spot_pool_share_percent // 100)
-    )
+    if total < policy.spot_share_from_nodes:
+        return total
+    return -(-total * policy.spot_pool_share_percent // 100)
 
 
 def _spot_nodes(state: PartialPlan) -> Counter[OfferingKey]:

@@ -177,11 +177,9 @@ def _assign_component(
     if spreads:
         return _even(state, groups, key, spreads, domains)
     (term,) = followed
-    return (
-        _one_domain(state, groups, key, term, domains)
-        if _lead_themselves(classes, term)
-        else None
-    )
+    if _lead_themselves(classes, term):
+        return _one_domain(state, groups, key, term, domains)
+    return None
 
 
 def _hosts_are_simple(classes: Sequence[EquivalenceClass]) -> bool:
