@@ -19,6 +19,7 @@ from reservoir.core.advice.lives import Life
 from reservoir.core.advice.units import Ground, Solve
 from reservoir.core.disruption.decide import DisruptionInput, decide_disruption
 from reservoir.core.launching.claim_nodes import ClaimFacts, node_of, planned_claims
+from reservoir.core.model.capacity_reservation import CapacityReservation
 from reservoir.core.model.node_claim import ClaimState, NodeClaim
 from reservoir.core.model.node_pool import DisruptionReason
 from reservoir.core.model.plan import Plan, PlannedNodes
@@ -233,34 +234,27 @@ class _Play:
             node_of(self.claims[claim_id], self.workloads)
             for claim_id in sorted(self.claims)
         )
-        reservations = tuple(
-            replace(
-                item,
-                total_count=self.units.get(item.id, 0),
-                available_count=self.units.get(item.id, 0) - self.used[item.id],
-                free_units=self.units.get(item.id, 0) - self.used[item.id],
-            )
-            for item in world.reservations
-            if self.units.get(item.id, 0)
-        )
-        demands = tuple(
-            Demand(
-                self.workloads[key],
-                self.waiting[key].count,
-                self._now(self.waiting[key].since_s),
-            )
-            for key in sorted(self.waiting)
-        )
+        reservations: list[CapacityReservation] = []
+        for reservation in world.reservations:
+            units = self.units.get(reservation.id, 0)
+            free = units - self.used[reservation.id]
+            if units:
+                counted = replace(
+                    reservation, total_count=units, available_count=free, free_units=free
+                )
+                reservations.append(counted)
+        demands: list[Demand] = []
+        for key, waiting in sorted(self.waiting.items()):
+            since = self._now(waiting.since_s)
+            demands.append(Demand(self.workloads[key], waiting.count, since))
         running = {stint.key for stint in chain.from_iterable(self.stints.values())}
-        workloads = {
-            key: self.workloads[key] for key in sorted(running | self.waiting.keys())
-        }
+        keys = sorted(running | self.waiting.keys())
         return replace(
             world,
-            reservations=reservations,
+            reservations=tuple(reservations),
             nodes=nodes,
-            demands=demands,
-            workloads=workloads,
+            demands=tuple(demands),
+            workloads={key: self.workloads[key] for key in keys},
         )
 
     def _serve(self, at_s: int) -> None:

@@ -133,15 +133,14 @@ def _use(
     if hidden > 0:
         holders[ELSEWHERE] = hidden
     price = _price(_place_of(reservation), prices)
+    idle_micro_usd_per_hour: int | None = 0
+    if free_count:
+        idle_micro_usd_per_hour = None if price is None else free_count * price
     return Use(
         reservation=reservation,
         free_count=free_count,
         holders=dict(sorted(holders.items(), key=lambda item: (-item[1], item[0]))),
-        idle_micro_usd_per_hour=0
-        if not free_count
-        else None
-        if price is None
-        else free_count * price,
+        idle_micro_usd_per_hour=idle_micro_usd_per_hour,
         ends_soon=reservation.end_at is not None and reservation.end_at <= soon,
     )
 

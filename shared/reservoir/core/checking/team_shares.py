@@ -127,14 +127,10 @@ class TeamShares:
 
     def _pools(self) -> Iterator[Violation]:
         """Report replicas that the plan places in pools that their teams may not use."""
-        for host in self._facts.hosts if self._teams else ():
-            name = (
-                host.node.node_pool_name
-                if host.node is not None
-                else host.pool.name
-                if host.pool
-                else ""
-            )
+        if not self._teams:
+            return
+        for host in self._facts.hosts:
+            name = host.pool_name
             for key in sorted(host.placed):
                 if not self.may_use(key, name):
                     message = (

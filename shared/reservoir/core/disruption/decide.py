@@ -290,13 +290,12 @@ class _Pass:
     def scale_down(self) -> None:
         """Let nodes go that static pools have too many of."""
         snapshot = self._given.snapshot
-        about = (
+        reserved = ReservedCapacity.of(
             snapshot.reservations,
             snapshot.node_classes,
             snapshot.instance_types,
             self._world.now,
         )
-        reserved = ReservedCapacity.of(*about)
         for pool in snapshot.node_pools:
             if not pool.is_static:
                 continue

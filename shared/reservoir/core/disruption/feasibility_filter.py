@@ -8,7 +8,7 @@ merely left alone until the world changes.
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from operator import add, ge, itemgetter, le
+from operator import add, ge, le
 from typing import Final
 
 from reservoir.core.disruption.candidate import Candidate
@@ -52,18 +52,16 @@ class _Purchasable:
 class FeasibilityFilter:
     """What stays the same during a pass: how large and how choosy workloads are, and what can be launched for them."""
 
-    # Branches: comprehensions of a line each: tables that every question needs.
+    # Branches: tables that every question needs, one after the other.
     def __init__(self, world: PassState, candidates: Iterable[Candidate]) -> None:
         placed_keys: set[str] = set()
         for candidate in candidates:
             placed_keys.update(placed.workload_key for placed in candidate.claim.placements)
-        keys = sorted(placed_keys)
-        workloads = [
-            world.snapshot.workloads[key] for key in keys if key in world.snapshot.workloads
-        ]
         classes: dict[object, list[Workload]] = {}
-        for workload in workloads:
-            classes.setdefault(_class_key(workload), []).append(workload)
+        for key in sorted(placed_keys):
+            workload = world.snapshot.workloads.get(key)
+            if workload is not None:
+                classes.setdefault(_class_key(workload), []).append(workload)
         examples = tuple(_bare_demand(alike[0]) for alike in classes.values())
         asked = replace(world.snapshot, demands=examples, workloads={})
         # The most permissive policy: what the operator's does not allow, the simulation refuses.
@@ -78,9 +76,8 @@ class FeasibilityFilter:
         self._asks: dict[str, tuple[Vector, int]] = {}
         for alike in classes.values():
             masks = of_example[alike[0].key]
-            self._asks.update(
-                (workload.key, (request(workload.requests), masks)) for workload in alike
-            )
+            for workload in alike:
+                self._asks[workload.key] = request(workload.requests), masks
         sizes = [size for size, _ in self._asks.values()]
         self._least = tuple(map(min, zip(*sizes, strict=True)))
         self._paid = _pareto_optimal(
@@ -102,22 +99,19 @@ class FeasibilityFilter:
         self, world: PassState, candidates: Sequence[Candidate]
     ) -> FreeCapacity:
         """Return what is free on the world's nodes: those that stay anyway first, then the last of the candidates."""
+        if not self._least:
+            return FreeCapacity((), self._least)
         order = {candidate.id: -position for position, candidate in enumerate(candidates)}
         first = -len(candidates)
-        known = (
-            (node.claim_id, self._place(node))
-            for node in world.snapshot.nodes
-            if self._least
-        )
-        open_places = [
-            (order.get(claim_id, first), *place)
-            for claim_id, place in known
-            if place is not None and claim_id not in world.closed
-        ]
-        open_places.sort(key=itemgetter(0, 1))
+        open_places: list[tuple[int, _Place]] = []
+        for node in world.snapshot.nodes:
+            place = self._place(node)
+            if place is not None and node.claim_id not in world.closed:
+                open_places.append((order.get(node.claim_id, first), place))
+        open_places.sort(key=lambda it: (it[0], it[1][0]))
         places = (
             Destination(filled[-1], sets, list(free))
-            for _, filled, sets, free in open_places
+            for _, (filled, sets, free) in open_places
         )
         return FreeCapacity(places, self._least)
 

@@ -10,6 +10,7 @@ from typing import Final
 from reservoir.core.disruption.candidate import Candidate
 from reservoir.core.disruption.effort import Effort, cost_of_replicas
 from reservoir.core.disruption.on_sale import OnSale
+from reservoir.core.model.capacity_reservation import CapacityReservation
 from reservoir.core.model.instance_type import CapacityType, InstanceType
 from reservoir.core.model.node_pool import NodePool
 from reservoir.core.model.plan import Plan
@@ -265,31 +266,32 @@ class PassState:
         """Return the world once the nodes are gone and the replicas are where the plan put them."""
         gone = {candidate.id for candidate in removed}
         arriving = {placement.claim_id: placement.placements for placement in plan.existing}
-        nodes = tuple(
-            self._joined(node, arriving[node.claim_id])
-            if node.claim_id in arriving
-            else node
-            for node in self.snapshot.nodes
-            if node.claim_id not in gone
-        )
-        taken: dict[str | None, int] = {}
+        nodes: list[Node] = []
+        for node in self.snapshot.nodes:
+            if node.claim_id in gone:
+                continue
+            if node.claim_id in arriving:
+                nodes.append(self._joined(node, arriving[node.claim_id]))
+            else:
+                nodes.append(node)
+        taken: Counter[str | None] = Counter()  # units, by reservation
         for planned in plan.launches:
-            taken[planned.offering.reservation_id] = (
-                taken.get(planned.offering.reservation_id, 0) + planned.count
-            )
-        reservations = tuple(
-            replace(reservation, free_units=reservation.free_units - taken[reservation.id])
-            if reservation.id in taken
-            else reservation
-            for reservation in self.snapshot.reservations
-        )
+            taken[planned.offering.reservation_id] += planned.count
+        reservations: list[CapacityReservation] = []
+        for reservation in self.snapshot.reservations:
+            if reservation.id in taken:
+                free_units = reservation.free_units - taken[reservation.id]
+                reservations.append(replace(reservation, free_units=free_units))
+            else:
+                reservations.append(reservation)
         pools = tuple(self._charged(pool, plan) for pool in self.snapshot.node_pools)
-        return replace(
-            self,
-            snapshot=replace(
-                self.snapshot, nodes=nodes, reservations=reservations, node_pools=pools
-            ),
+        snapshot = replace(
+            self.snapshot,
+            nodes=tuple(nodes),
+            reservations=tuple(reservations),
+            node_pools=pools,
         )
+        return replace(self, snapshot=snapshot)
 
     def _charged(self, pool: NodePool, plan: Plan) -> NodePool:
         """Take what the plan launches off the pool's limits: it is among no nodes yet."""

@@ -100,7 +100,7 @@ def _of_places(requirements: Requirements) -> list[Requirement]:
     return [item for key, item in sorted(requirements.items()) if key in OFFERING_KEYS]
 
 
-# Branches: comprehensions of a line each; only one question decides.
+# Branches: small questions about resources; only one decides.
 def too_large(pool_name: str, small: Sequence[InstanceType], workload: Workload) -> Failure:
     """Return what the nearest of the types that are too small lacks: of the fewest resources, the largest."""
 
@@ -121,10 +121,8 @@ def too_large(pool_name: str, small: Sequence[InstanceType], workload: Workload)
     having = [(missing, each) for missing, each in lacking if has_all(each, missing)]
     missing, nearest = min(having or lacking, key=nearness)
     if having:
-        told = (
-            ", ".join(f"{name} {amount}" for name, amount in missing.formatted().items())
-            or "pods"
-        )
+        amounts = [f"{name} {amount}" for name, amount in missing.formatted().items()]
+        told = ", ".join(amounts) or "pods"
         return Failure(
             ReasonCode.TOO_LARGE,
             f"{nearest.name}, the nearest type of pool {pool_name}, is too small: it lacks {told}",

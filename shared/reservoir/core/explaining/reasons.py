@@ -22,7 +22,7 @@ from reservoir.core.explaining.topology_reasons import topology_message
 from reservoir.core.model.instance_type import InstanceType
 from reservoir.core.model.plan import OfferingKey, ReasonCode, UnplacedReplicas
 from reservoir.core.scheduling_terms.taint import untolerated
-from reservoir.core.solver.problem.catalogue import Entry
+from reservoir.core.solver.problem.catalogue import Entry, LaunchOption
 from reservoir.core.solver.problem.groups import Group
 from reservoir.core.solver.problem.vectors import copies_that_fit
 from reservoir.core.solver.solution.partial_plan import PartialPlan
@@ -89,23 +89,22 @@ class Reasons:
 
     def _of_neighbours(self, group: Group) -> str | None:
         """Return what keeps replicas from places of which each would serve: their rules, or that all are needed."""
-        about = self._state, group
-        level = {group.index: len(group.levels) - 1}
-        rule = topology_message(
-            *about,
-            lambda key, domain: self._nearest_in(group, key, domain),
-            lambda option: self._substitutes.holds(
-                self._state, option, group.request, level
-            ),
-        )
+        state = self._state
+        levels = {group.index: len(group.levels) - 1}
+
+        def nearest(key: str, domain: str) -> str | None:
+            return self._nearest_in(group, key, domain)
+
+        def has_choice(option: LaunchOption) -> bool:
+            return self._substitutes.holds(state, option, group.request, levels)
+
+        rule = topology_message(state, group, nearest, has_choice)
         if group.workload.gang is None:
             return rule
-        nothing = (
-            "no plan with room for all of them at once was found"
-            if group.constraints[-1].is_free
-            else None
-        )
-        return too_few_units(*about) or rule or limits_or_money(*about) or nothing
+        message = too_few_units(state, group) or rule or limits_or_money(state, group)
+        if message is None and group.constraints[-1].is_free:
+            return "no plan with room for all of them at once was found"
+        return message
 
     def _nearest_in(self, group: Group, key: str, domain: str) -> str | None:
         """Return what speaks against the nearest place in a domain; None where nothing but the rules does."""

@@ -64,7 +64,10 @@ class _Field:
             return range(self.lowest, self.highest + 1, step)
         low_text, dash, high_text = span.partition("-")
         low = self._value(low_text)
-        high = self._value(high_text) if dash else (self.highest if slash else low)
+        # a step without an end goes on to the last value
+        high = self.highest if slash else low
+        if dash:
+            high = self._value(high_text)
         if high < low:
             raise ScheduleError(f"{self.name}: the range {span} runs backwards")
         return range(low, high + 1, step)

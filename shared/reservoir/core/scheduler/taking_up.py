@@ -193,8 +193,8 @@ def _levels(workload: Workload) -> int:
 
 def _tests_a_requirement(snapshot: Snapshot) -> int:
     """Return against how many types of pools a requirement is tested."""
-    return sum(
-        pool.requirements.meets(item.requirements)
-        for pool, _ in usable_pools(snapshot)
-        for item in snapshot.instance_types
-    )
+    count = 0
+    for pool, _ in usable_pools(snapshot):
+        for item in snapshot.instance_types:
+            count += pool.requirements.meets(item.requirements)
+    return count

@@ -230,11 +230,11 @@ def _optional(arguments: tuple[Any, ...]) -> _Codec:
         else:
             inner.write(value, text)
 
-    decode = inner.decode
-    return _Codec(
-        write,
-        decode if decode is _same else lambda data: None if data is None else decode(data),
-    )
+    def decode(data: Any) -> Any:
+        return None if data is None else inner.decode(data)
+
+    # what is taken as it is may be null as well
+    return _Codec(write, _same if inner.decode is _same else decode)
 
 
 def _mapping(member: _Codec) -> _Codec:

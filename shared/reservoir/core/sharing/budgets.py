@@ -91,26 +91,26 @@ def within_budgets(snapshot: Snapshot, plan: Plan) -> Snapshot | None:
                 for demand in snapshot.demands
                 if owners.get(demand.workload.namespace) == team
             ]
-            hold(
-                own,
-                team.budget_micro_usd_per_hour * ATTO_USD_PER_MICRO_USD
-                - _of_team(running, team, owners),
-            )
+            budget = team.budget_micro_usd_per_hour * ATTO_USD_PER_MICRO_USD
+            hold(own, budget - _of_team(running, team, owners))
     if snapshot.ceiling_micro_usd_per_hour is not None:
-        hold(
-            snapshot.demands,
-            snapshot.ceiling_micro_usd_per_hour * ATTO_USD_PER_MICRO_USD
-            - _of_nodes(snapshot),
-        )
+        ceiling = snapshot.ceiling_micro_usd_per_hour * ATTO_USD_PER_MICRO_USD
+        hold(snapshot.demands, ceiling - _of_nodes(snapshot))
     if not capped:
         return None
-    demands = [
-        replace(demand, budget_atto_usd_per_hour=capped[demand.workload.key])
-        if demand.workload.key in capped
-        else demand
-        for demand in snapshot.demands
-    ]
-    return replace(snapshot, demands=tuple(demands))
+    return replace(snapshot, demands=_held_to(capped, snapshot.demands))
+
+
+def _held_to(capped: Mapping[str, int], demands: Iterable[Demand]) -> tuple[Demand, ...]:
+    """Return the demands with the bounds of those workloads that have one."""
+    held: list[Demand] = []
+    for demand in demands:
+        bound = capped.get(demand.workload.key)
+        if bound is not None:
+            held.append(replace(demand, budget_atto_usd_per_hour=bound))
+        else:
+            held.append(demand)
+    return tuple(held)
 
 
 def _spent(snapshot: Snapshot, plan: Plan) -> Counter[str]:

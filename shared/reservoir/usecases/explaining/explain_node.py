@@ -10,7 +10,7 @@ from reservoir.core.disruption.decision_ids import (
     LATEST_DECISION,
     decision_id,
 )
-from reservoir.core.model.node_claim import DrainReason, NodeClaim
+from reservoir.core.model.node_claim import DisruptionMark, DrainReason, NodeClaim
 from reservoir.core.model.node_pool import DisruptionReason
 from reservoir.core.model.plan import Plan, PlannedNodes
 from reservoir.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
@@ -92,39 +92,40 @@ class ExplainNode:
 
     def _standing(self, claim: NodeClaim) -> Standing:
         mark, drain = claim.disruption, claim.drain
-        known = None if mark is None else self.decisions.load(decision_id(mark.command_id))
-        command = None if known is None else _command(known[0], [claim.id])
-        why = None if command is None else _with_saving(command)
+        if drain is None and not claim.is_live:
+            return Standing(status="gone", text=claim.failure or "its instance ended")
         replaced_by = [
             live.id for live in self.claims.list_live() if claim.id in live.replaces
         ]
-        if drain is None and not claim.is_live:
-            return Standing(status="gone", text=claim.failure or "its instance ended")
-        if drain is None and mark is None:
-            return self._staying(claim)
-        progress = self._progress(claim) if drain is None and claim.is_live else None
-        parts = (why, progress, _by_hand(claim) if drain is not None else None)
-        text = ", ".join(part for part in parts if part)
-        reason = (
-            drain.reason if drain is not None else None if mark is None else mark.reason
-        )
+        if drain is None:
+            if mark is None:
+                return self._staying(claim)
+            text = _listed(self._why_marked(claim, mark), self._progress(claim))
+            return Standing(
+                status="being-replaced",
+                text=text or f"drained for {mark.reason.value}",
+                decision_id=decision_id(mark.command_id),
+                decided_at=mark.started_at,
+                reason=mark.reason,
+                replaced_by=replaced_by,
+            )
+        why = None if mark is None else self._why_marked(claim, mark)
+        text = _listed(why, _by_hand(claim))
         return Standing(
-            status="being-replaced"
-            if drain is None
-            else "draining"
-            if claim.is_live
-            else "gone",
-            text=text or (f"drained for {reason.value}" if reason is not None else ""),
+            status="draining" if claim.is_live else "gone",
+            text=text or f"drained for {drain.reason.value}",
             decision_id=None if mark is None else decision_id(mark.command_id),
-            decided_at=drain.notified_at
-            if mark is None and drain is not None
-            else mark.started_at
-            if mark
-            else None,
-            reason=reason,
-            deadline=None if drain is None else drain.deadline,
+            decided_at=drain.notified_at if mark is None else mark.started_at,
+            reason=drain.reason,
+            deadline=drain.deadline,
             replaced_by=replaced_by,
         )
+
+    def _why_marked(self, claim: NodeClaim, mark: DisruptionMark) -> str | None:
+        """Say why disruption chose the node, as long as its decision is stored."""
+        known = self.decisions.load(decision_id(mark.command_id))
+        command = None if known is None else _command(known[0], [claim.id])
+        return None if command is None else _with_saving(command)
 
     def _staying(self, claim: NodeClaim) -> Standing:
         """Say what the last pass said."""
@@ -150,6 +151,10 @@ class ExplainNode:
         )
 
 
+def _listed(*parts: str | None) -> str:
+    return ", ".join(part for part in parts if part)
+
+
 def _command(decision: Decision, claim_ids: Collection[str]) -> DisruptionCommand | None:
     """Return the decision's command about any of the claims."""
     commands = loads(DisruptionDecision, decision.plan_json).commands
@@ -164,13 +169,9 @@ def _with_saving(command: DisruptionCommand) -> str:
     if command.reason is not DisruptionReason.UNDERUTILIZED or micro < _SEEN_MICRO_USD:
         return command.explanation
     others = len(command.claim_ids) - 1
-    together = (
-        f", with {others} other nodes"
-        if others > 1
-        else ", with another node"
-        if others
-        else ""
-    )
+    together = ""
+    if others:
+        together = ", with another node" if others == 1 else f", with {others} other nodes"
     return f"{command.explanation}{together}, which saves {micro / 1e6:.4f} USD an hour"
 
 

@@ -54,17 +54,17 @@ class AuthoriseOperation:
             return (
                 None if name.partition("/")[0] in owners else f"it does not belong to {who}"
             )
-        claim = self.find_node(name)
-        carried = (
-            ()
-            if claim is None
-            else claim.placements or (() if claim.drain is None else claim.drain.awaiting)
-        )
-        others = {
-            namespace
-            for it in carried
-            if (namespace := it.workload_key.partition("/")[0]) not in owners
-        }
-        if others:
+        namespaces = self._namespaces_on(name)
+        if others := namespaces - owners.keys():
             return f"it runs work of {', '.join(sorted(others))}, and you may act for {who} only"
-        return None if carried else f"it runs no work of {who}"
+        return None if namespaces else f"it runs no work of {who}"
+
+    def _namespaces_on(self, node_name: str) -> set[str]:
+        """Return whose work a node runs, or still waits for while it drains."""
+        claim = self.find_node(node_name)
+        if claim is None:
+            return set()
+        carried = claim.placements
+        if not carried and claim.drain is not None:
+            carried = claim.drain.awaiting
+        return {placed.workload_key.partition("/")[0] for placed in carried}

@@ -120,6 +120,13 @@ class Host:
     node: Node | None = None
 
     @property
+    def pool_name(self) -> str:
+        """The NodePool that it is of, also where that is not there any more."""
+        if self.node is not None:
+            return self.node.node_pool_name
+        return "" if self.pool is None else self.pool.name
+
+    @property
     def allocatable(self) -> Resources:
         """What a node has for replicas when it is empty."""
         if self.launch_class is not None:

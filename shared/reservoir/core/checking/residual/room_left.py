@@ -136,30 +136,20 @@ class RoomLeft:
         needs = self._facts.needs(workload)
         owns = self._shares.buys_its_own(workload)
         for host, free in self._free_on_hosts():
-            pool_name = (
-                host.node.node_pool_name
-                if host.node is not None
-                else host.pool.name
-                if host.pool
-                else ""
-            )
-            if (owns and host.is_bought) or not self._shares.may_use(
-                workload.key, pool_name
-            ):
+            if owns and host.is_bought:
                 continue
-            if (
-                free["cpu"] < needs["cpu"]
-                or free["memory"] < needs["memory"]
-                or not needs.fits_in(free)
-            ):
+            if not self._shares.may_use(workload.key, host.pool_name):
+                continue
+            # nearly always one of these two; spares the whole comparison
+            if free["cpu"] < needs["cpu"] or free["memory"] < needs["memory"]:
+                continue
+            if not needs.fits_in(free):
                 continue
             node, launch = host.node, host.planned
-            if (
-                wants_many(host.pool)
-                if node is None
-                else node.drain_at is not None or host.pool is None
-            ):
-                # whether it may join a node that will drain depends on more than what is left
+            if node is None and wants_many(host.pool):
+                continue
+            # whether it may join a node that will drain depends on more than what is left
+            if node is not None and (node.drain_at is not None or host.pool is None):
                 continue
             if tolerates_all(facts.site(host).taints, workload.tolerations) is None:
                 yield OpenNodes(

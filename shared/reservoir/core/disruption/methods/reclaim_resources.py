@@ -67,16 +67,15 @@ def resources_reclaimed(
         yield from search.taken(owed, chosen)
 
 
-# Branches: comprehensions of a line each.
+# Branches: what is held, in its order; then each team, and what each claims.
 def resources_owed(snapshot: Snapshot, waiting: Plan) -> Iterator[OwedResources]:
     """Yield what teams that reclaim are short of, after all that the plan gives to each."""
     pools, owners = resource_pools(snapshot, waiting), by_namespace(snapshot.teams)
     demands = {demand.workload.key: demand for demand in snapshot.demands}
-    held = [
-        (demands[item.workload_key], item.count)
-        for item in waiting.unplaced
-        if item.code in _HELD
-    ]
+    held: list[tuple[Demand, int]] = []
+    for item in waiting.unplaced:
+        if item.code in _HELD:
+            held.append((demands[item.workload_key], item.count))
     held.sort(
         key=lambda it: (-it[0].workload.priority, it[0].pending_since, it[0].workload.key)
     )
@@ -85,18 +84,16 @@ def resources_owed(snapshot: Snapshot, waiting: Plan) -> Iterator[OwedResources]
             continue
         own = [pool for pool in pools if team.name in pool.quotas]
         wanted: Counter[PoolKey] = Counter()
-        priorities = [
-            demand.workload.priority
-            for demand, count in held
-            if owners.get(demand.workload.namespace) == team
-            and _claims(team, demand, own, wanted, count)
-        ]
-        amounts = {
-            pool.key: wanted[pool.key] - max(0, pool.room(team.name)) for pool in own
-        }
-        amounts = {
-            key: amount for key, amount in amounts.items() if wanted[key] and amount > 0
-        }
+        priorities: list[int] = []
+        for demand, count in held:
+            is_own = owners.get(demand.workload.namespace) == team
+            if is_own and _claims(team, demand, own, wanted, count):
+                priorities.append(demand.workload.priority)
+        amounts: dict[PoolKey, int] = {}
+        for pool in own:
+            short = wanted[pool.key] - max(0, pool.room(team.name))
+            if wanted[pool.key] and short > 0:
+                amounts[pool.key] = short
         if amounts:
             yield OwedResources(team, amounts, max(priorities))
 
@@ -112,17 +109,15 @@ def _claims(
     left, size = (count, 1) if demand.workload.gang is None else (1, demand.pending_count)
     before, requests = left, demand.workload.requests
     for flavor in sorted({pool.flavor for pool in own}):
-        amounts = {
-            pool.key: requests[pool.resource] * size
-            for pool in own
-            if pool.flavor == flavor
-        }
-        fitting = [
-            (pool.nominal(team.name) - pool.used[team.name] - wanted[pool.key])
-            // amounts[pool.key]
-            for pool in own
-            if amounts.get(pool.key)
-        ]
+        amounts: dict[PoolKey, int] = {}
+        fitting: list[int] = []  # as many as what the team owns of each pool still holds
+        for pool in own:
+            if pool.flavor != flavor:
+                continue
+            amount = amounts[pool.key] = requests[pool.resource] * size
+            if amount:
+                owned = pool.nominal(team.name) - pool.used[team.name]
+                fitting.append((owned - wanted[pool.key]) // amount)
         steps = min(left, max(0, min(fitting, default=0)))
         wanted.update({key: steps * amount for key, amount in amounts.items()})
         left -= steps
@@ -141,13 +136,11 @@ class _Option:
 
     def loans(self, borrowed: _Loans) -> _Loans:
         """Return what of it is on loan."""
-        return Counter(
-            {
-                pair: min(amount, borrowed[pair])
-                for pair, amount in self.requested.items()
-                if borrowed[pair] > 0
-            }
-        )
+        loans: _Loans = Counter()
+        for pair, amount in self.requested.items():
+            if borrowed[pair] > 0:
+                loans[pair] = min(amount, borrowed[pair])
+        return loans
 
     def freed(self, key: PoolKey, borrowed: _Loans) -> int:
         """Return how much of what is on loan comes back."""
@@ -170,9 +163,8 @@ class _Lenders:
         self._pools = {pool.key: pool for pool in resource_pools(world.snapshot, waiting)}
         self._borrowed: _Loans = Counter()
         for key, pool in self._pools.items():
-            self._borrowed.update(
-                {(key, name): pool.borrowed(name) for name in pool.quotas}
-            )
+            for name in pool.quotas:
+                self._borrowed[key, name] = pool.borrowed(name)
         by_id = {candidate.id: candidate for candidate in candidates}
         groups = {self._work.together(candidate) for candidate in candidates}
         tally = RequestTally(world.snapshot, tuple(self._pools.values()))
@@ -333,7 +325,7 @@ class _Lenders:
             for key, pool in self._pools.items()
         )
 
-    # Branches: comprehensions of a line each; the loop changes what is left of the gain.
+    # Branches: the owner's gain by pool, then nodes as long as some of it is left.
     def taken(
         self, owed: OwedResources, chosen: Mapping[str, Sequence[_Option]]
     ) -> Iterator[Reclaimed]:
@@ -342,28 +334,24 @@ class _Lenders:
         after = {
             pool.key: pool for pool in resource_pools(self._after.snapshot, self._plan)
         }
-        gained = {
-            key: after[key].used[name] - self._pools[key].used[name] for key in owed.amounts
-        }
-        left = {
-            key: gain - max(0, self._pools[key].room(name))
-            for key, gain in gained.items()
-            if gain > 0
-        }
+        left: dict[PoolKey, int] = {}
+        for key in owed.amounts:
+            before = self._pools[key]
+            gained = after[key].used[name] - before.used[name]
+            if gained > 0:
+                left[key] = gained - max(0, before.room(name))
         for option in chosen[name]:
             if all(amount <= 0 for amount in left.values()):
                 return
-            lent = sorted(
-                (self._pools[key].words(), lender)
-                for key, lender in option.loans(self._borrowed)
-                if key in left
-            )
-            left = {
-                key: amount - option.freed(key, self._borrowed)
-                for key, amount in left.items()
-            }
-            self._borrowed.subtract(option.loans(self._borrowed))
-            what, lenders = (
-                " and ".join(dict.fromkeys(words)) for words in zip(*lent, strict=True)
-            )
+            loans = option.loans(self._borrowed)
+            lent: list[tuple[str, str]] = []
+            for key, lender in loans:
+                if key in left:
+                    lent.append((self._pools[key].words(), lender))
+            lent.sort()
+            for key in left:
+                left[key] -= option.freed(key, self._borrowed)
+            self._borrowed.subtract(loans)
+            what = " and ".join(dict.fromkeys(words for words, _ in lent))
+            lenders = " and ".join(dict.fromkeys(lender for _, lender in lent))
             yield Reclaimed(option.nodes, name, lenders, what)

@@ -35,16 +35,13 @@ def wants_unit_of(world: PassState, candidate: Candidate) -> bool:
     if not candidate.pool.all_reserved:
         return True
     snapshot = world.snapshot
-    about = (
+    reserved = ReservedCapacity.of(
         snapshot.reservations,
         snapshot.node_classes,
         snapshot.instance_types,
         world.now,
     )
-    return (
-        candidate.node.reservation_id
-        in ReservedCapacity.of(*about).units_of(candidate.pool).total
-    )
+    return candidate.node.reservation_id in reserved.units_of(candidate.pool).total
 
 
 def renewal(

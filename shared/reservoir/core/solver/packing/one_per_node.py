@@ -18,7 +18,7 @@ _STEP = 1.25
 _SMALLER_FIRST = 0.05
 
 
-# Branches: comprehensions of a line each; loops over slots, items and units.
+# Branches: loops over slots, items and units.
 def reserve_one_per_node(
     packing: Packing, reserved: Sequence[BinType], bin_types: BinTypes
 ) -> None:
@@ -27,20 +27,19 @@ def reserve_one_per_node(
     Only if units are fewer than such replicas: a unit without one is then one more node.
     """
     singles = [item_type for item_type in packing.item_types if item_type.is_single]
-    units = {item.option.unit_key for item in reserved}
-    free = sum(packing.residual.units[name] for name in units)
+    loose = [item_type for item_type in packing.item_types if item_type.is_loose]
+    unit_keys = {bin_type.option.unit_key for bin_type in reserved}
+    free = sum(packing.residual.units[unit_key] for unit_key in unit_keys)
     if free > sum(packing.left[item_type.index] for item_type in singles):
         return
-    _share_out(
-        packing, [item_type for item_type in packing.item_types if item_type.is_loose], free
-    )
+    _share_out(packing, loose, free)
     singles.sort(key=lambda item_type: -bin_types.price_alone(item_type))
     for bin_type in reserved:
         size = bin_type.option.allocatable
         holding = bin_type.eligible & bin_types.eligibility.fitting(size)
-        for index in [
-            item_type.index for item_type in singles if holding >> item_type.index & 1
-        ]:
+        for index in (item_type.index for item_type in singles):
+            if not holding >> index & 1:
+                continue
             while packing.left[index] and packing.residual.nodes_left(bin_type.option):
                 _, pattern = packing.knapsack.fill(size, bin_type.eligible, ((index, 1),))
                 if packing.is_kept_off(bin_type, pattern):
@@ -48,33 +47,23 @@ def reserve_one_per_node(
                 packing.repeat(bin_type, pattern)
 
 
-# Branches: comprehensions of a line each, around one loop over items.
+# Branches: who comes in which order, then one loop over them until nothing is left or nothing holds it.
 def open_one_per_node(packing: Packing, bin_types: BinTypes) -> None:
     """Buy nodes for replicas that need a node each, every one topped up with what may share it."""
-    concerned = [
-        item_type
-        for item_type in packing.item_types
-        if item_type.is_single or item_type.is_loose
-    ]
-    concerned.sort(
-        key=lambda item_type: (
-            item_type.is_loose,
-            [-amount for amount in item_type.request],
-        )
-    )
-    singles = [item_type.index for item_type in concerned if item_type.is_single]
-    loose = [item_type for item_type in concerned if item_type.is_loose]
-    for item_type in concerned:
-        families = (
-            _families(item_type, bin_types.holders) if packing.left[item_type.index] else {}
-        )
+    singles = [item_type for item_type in packing.item_types if item_type.is_single]
+    loose = [item_type for item_type in packing.item_types if item_type.is_loose]
+    singles.sort(key=_largest_first)
+    loose.sort(key=_largest_first)
+    for item_type in (*singles, *loose):
+        if not packing.left[item_type.index]:
+            continue
+        families = _families(item_type, bin_types.holders)
         members = {eligible: list(iter_bits(eligible)) for eligible in families}
         # by share of inexact rules
         filled: dict[int, dict[BinType, tuple[float, Pattern]]] = {}
         while packing.left[item_type.index] and families and not packing.expired():
-            share = _share_out(
-                packing, loose, sum([packing.left[index] for index in singles])
-            )
+            single_count = sum([packing.left[single.index] for single in singles])
+            share = _share_out(packing, loose, single_count)
             eligible = max(
                 families, key=lambda eligible: _company(packing, members[eligible])
             )
@@ -85,6 +74,10 @@ def open_one_per_node(packing: Packing, bin_types: BinTypes) -> None:
                 del families[eligible]
             else:
                 packing.repeat(*best, max(1, -(-packing.left[item_type.index] // 2)))
+
+
+def _largest_first(item_type: ItemType) -> list[int]:
+    return [-amount for amount in item_type.request]
 
 
 def _share_out(packing: Packing, loose: Sequence[ItemType], nodes: int) -> int:
