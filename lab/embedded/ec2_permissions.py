@@ -147,13 +147,13 @@ class _Launch:
 def _tag_specifications(
     specifications: Iterable[Mapping[str, Any]] | None,
 ) -> dict[str, Tags]:
-    return {
-        specification["ResourceType"]: {
-            tag["Key"]: tag.get("Value", "") for tag in specification.get("Tags", ())
-        }
-        for specification in specifications or ()
-        if "ResourceType" in specification
-    }
+    tags_of: dict[str, Tags] = {}
+    for specification in specifications or ():
+        if "ResourceType" in specification:
+            tags = specification.get("Tags", ())
+            named = {tag["Key"]: tag.get("Value", "") for tag in tags}
+            tags_of[specification["ResourceType"]] = named
+    return tags_of
 
 
 def _run_instances(parameters: Mapping[str, Any], account: Account) -> list[_Launch]:

@@ -23,24 +23,20 @@ def could_have_been(snapshot: Snapshot, vector: Counts) -> list[Counts]:
     """Return the better vectors at each level of priority."""
     brute = BruteForce(snapshot, POLICY, strict=True)
     priorities = [workload.priority for workload in brute.workloads]
-    return [
-        better
-        for level in sorted(set(priorities))
-        for better in _dominating(
-            brute.outcomes,
-            vector,
-            [index for index, priority in enumerate(priorities) if priority >= level],
-        )
-    ]
+    better: list[Counts] = []
+    for level in sorted(set(priorities)):
+        among = [index for index, priority in enumerate(priorities) if priority >= level]
+        better += _dominating(brute.outcomes, vector, among)
+    return better
 
 
 def _dominating(
     outcomes: Mapping[Counts, int], vector: Counts, among: Sequence[int]
 ) -> list[Counts]:
     """Return what could have been placed instead: no fewer of any of these workloads, and more of one."""
-    return [
-        other
-        for other in outcomes
-        if all(other[index] >= vector[index] for index in among)
-        and any(other[index] > vector[index] for index in among)
-    ]
+    found: list[Counts] = []
+    for other in outcomes:
+        more = [other[index] - vector[index] for index in among]
+        if min(more) >= 0 and max(more) > 0:
+            found.append(other)
+    return found

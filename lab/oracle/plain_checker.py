@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import chain
 
 from reservoir.core.capacity.node_storage import as_launched
 from reservoir.core.checking.violation import ViolationCode
@@ -432,7 +433,8 @@ def _bought_problem(world: _World, launch: PlannedNodes) -> ViolationCode | None
 
 def _is_reserved_price(world: _World, instance_type: InstanceType, price: int) -> bool:
     """Whether the price keeps the ratio of rule 4; where there is none, whether it is more than nothing and small."""
-    offerings = [item for each in world.snapshot.instance_types for item in each.offerings]
+    types = world.snapshot.instance_types
+    offerings = list(chain.from_iterable(each.offerings for each in types))
     spot = [
         it.price_micro_usd_per_hour
         for it in offerings
@@ -504,16 +506,15 @@ def _of_variety(
         carried = _tally(launch.placements)
         load = world.load(carried)
         carriers = [world.workloads[key] for key in carried if key in world.workloads]
-        names = {
-            key.instance_type
-            for key in world.offered(pool, now=True)
-            if load.fits_in(world.launched_as(pool, key).allocatable)
-            and all(world.accepts(workload, pool, key) for workload in carriers)
-        }
+        names = set()
+        for key in world.offered(pool, now=True):
+            is_large_enough = load.fits_in(world.launched_as(pool, key).allocatable)
+            if is_large_enough and all(world.accepts(it, pool, key) for it in carriers):
+                names.add(key.instance_type)
     known = [world.types[name] for name in names if name in world.types]
     for label, wanted in pool.requirements.items():
         if wanted.min_values and label not in (*_ZONES, labels.CAPACITY_TYPE):
-            values = {value for each in known for value in each.requirements[label].values}
+            values = set[str]().union(*[each.requirements[label].values for each in known])
             if len(values) < wanted.min_values:
                 yield ViolationCode.MIN_VALUES
 
@@ -608,11 +609,11 @@ def _of_counts(world: _World) -> Iterator[ViolationCode]:
     plan, told = world.plan, _placed(world)
     for refusal in plan.unplaced:
         told[refusal.workload_key] += refusal.count
-    counts = [placed.count for launch in plan.launches for placed in launch.placements]
-    counts += [
-        placed.count for placement in plan.existing for placed in placement.placements
-    ]
-    if any(count < 1 for count in (*counts, *(refusal.count for refusal in plan.unplaced))):
+    counts = [refusal.count for refusal in plan.unplaced]
+    placements = [launch.placements for launch in plan.launches]
+    placements += [existing.placements for existing in plan.existing]
+    counts += [placed.count for placed in chain.from_iterable(placements)]
+    if any(count < 1 for count in counts):
         yield ViolationCode.REPLICA_COUNT
     for key in told.keys() | world.pending.keys():
         if told[key] != world.pending[key]:
@@ -650,14 +651,10 @@ def _of_units_and_limits(world: _World) -> Iterator[ViolationCode]:
                 for key in keys
                 if key.instance_type in world.types
             ]
-            most = {
-                name: max(capacity[name] for capacity in possible)
-                for each in possible
-                for name in each
-            }
-            use.update(
-                {name: amount * launch.count for name, amount in {NODES: 1, **most}.items()}
-            )
+            most = Counter({NODES: 1})
+            for capacity in possible:
+                most |= Counter(dict(capacity))
+            use.update({name: amount * launch.count for name, amount in most.items()})
         if ours and any(use[name] > limit for name, limit in (pool.limits or {}).items()):
             yield ViolationCode.LIMIT
 
@@ -820,16 +817,17 @@ def _possible_domains(world: _World, carrier: Workload, topology_key: str) -> se
         ever = [*world.offered(pool, now=False)]
         of_pool = pool.requirements[topology_key]
         is_of_offerings = topology_key in (*_ZONES, labels.CAPACITY_TYPE)
-        may_have = {value for key in ever for value in _values(world, key, topology_key)}
+        may_have = set[str]()
+        for key in ever:
+            may_have.update(_values(world, key, topology_key))
         if not is_of_offerings and not of_pool.complement:
             may_have.update(of_pool.values)
         offered |= may_have
     terms = terms_of(carrier)
-    accepted = {
-        value
-        for value in existing | offered
-        if any(term[topology_key].has(value) for term in terms)
-    }
+    accepted = set[str]()
+    for value in existing | offered:
+        if any(term[topology_key].has(value) for term in terms):
+            accepted.add(value)
     if topology_key == labels.CAPACITY_TYPE:
         accepted &= {str(market) for market in world.markets(carrier)}
     return {
@@ -878,17 +876,13 @@ def _is_near(world: _World, carrier: Workload, term: AffinityTerm) -> bool:
     followers = {
         key for key in selected if _follows(world.workloads[key], term, carrier.namespace)
     }
-    running = {
-        node.domain(by)
-        for node in world.nodes
-        if any(node.running.get(key) for key in selected)
-    }
+    running, opened = set[str | None](), set[str | None]()
+    for node in world.nodes:
+        if any(node.running.get(key) for key in selected):
+            running.add(node.domain(by))
+        if any(key in node.placed for key in followers):
+            opened.add(node.domain(by))
     anchored = running.union(*[_domains(world, key, by) for key in selected - followers])
-    opened = {
-        node.domain(by)
-        for node in world.nodes
-        if any(key in node.placed for key in followers)
-    }
     alone = own - anchored
     if None in own:
         return False
@@ -911,12 +905,12 @@ def _is_apart(world: _World, carrier: Workload, term: AffinityTerm) -> bool:
     allowed = 1 if carrier.key in selected else 0
     added = _added(world, carrier.key, by)
     for domain in _domains(world, carrier.key, by) - {None}:
-        inside = [node for node in world.nodes if node.domain(by) == domain]
-        fresh = sum(node.placed.get(key, 0) for node in inside for key in selected)
-        matching = fresh + sum(
-            node.running.get(key, 0) for node in inside for key in selected
-        )
-        if matching > allowed and (fresh or domain in added):
+        fresh = running = 0
+        for node in world.nodes:
+            if node.domain(by) == domain:
+                fresh += sum(node.placed.get(key, 0) for key in selected)
+                running += sum(node.running.get(key, 0) for key in selected)
+        if fresh + running > allowed and (fresh or domain in added):
             return False
     return True
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Final
 
 from lab.simulation.invariants.base import Violation
@@ -96,9 +97,8 @@ def _standing(world: World) -> Iterator[str]:
         if pool.is_static:
             found = census(pool, live, reserved)
             can_buy = pool.requirements[CAPACITY_TYPE].has(CapacityType.ON_DEMAND)
-            empty = any(
-                not live[key].placements for each in found.surplus for key in each.claim_ids
-            )
+            surplus = chain.from_iterable(each.claim_ids for each in found.surplus)
+            empty = any(not live[claim_id].placements for claim_id in surplus)
             if empty or (found.missing and (can_buy or pool.all_reserved)):
                 yield f"{pool.name} has too few or too many nodes: {found}"
 

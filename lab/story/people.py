@@ -5,7 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from itertools import count
+from itertools import chain, count
 from typing import Any
 
 import pytest
@@ -93,7 +93,7 @@ def policy_statements(world: World, function: Function) -> tuple[dict[str, Any],
             PolicyArn=policy["Arn"], VersionId=policy["DefaultVersionId"]
         )
         documents.append(version["PolicyVersion"]["Document"])
-    return tuple(statement for document in documents for statement in document["Statement"])
+    return tuple(chain.from_iterable(document["Statement"] for document in documents))
 
 
 def refusal(error: ClientError) -> str:

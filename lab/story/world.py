@@ -4,7 +4,7 @@ import json
 import subprocess
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -189,12 +189,7 @@ class World:
             f"{event['time']} {event['detail-type']}: {json.dumps(event['detail'])}"
             for event in self.seen.events
         ]
-        complaints = [
-            f"{function}: {line}"
-            for function in Function
-            for line in self.log(function).splitlines()
-            if any(word in line for word in ("ERROR", "WARNING", "Traceback"))
-        ]
+        complaints = list(self._lines_with(("ERROR", "WARNING", "Traceback")))
         return "\n".join(
             ["facts:", *facts[-30:], "complaints of functions:", *complaints[-30:]]
         )
@@ -203,14 +198,16 @@ class World:
         """Return what a function has written."""
         return self.aws.function_log(function_name(self.output(DEPLOYMENT), function))
 
+    def _lines_with(self, words: Collection[str]) -> Iterator[str]:
+        """Yield what functions have written with one of these words, each line with its function."""
+        for function in Function:
+            for line in self.log(function).splitlines():
+                if any(word in line for word in words):
+                    yield f"{function}: {line}"
+
     def denials(self) -> list[str]:
         """Return the lines in which functions tell of permissions that they lack, but for the expected ones."""
-        lines = [
-            f"{function}: {line}"
-            for function in Function
-            for line in self.log(function).splitlines()
-            if any(word in line for word in DENIALS)
-        ]
+        lines = self._lines_with(DENIALS)
         return [line for line in lines if line not in self.expected_denials]
 
     def now(self) -> datetime:

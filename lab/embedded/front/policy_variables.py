@@ -39,12 +39,14 @@ def install() -> None:
 def resolved(conditions: Conditions, value_of: ValueOf) -> Conditions | None:
     """Return the conditions with the values of their variables, None when one of them has none."""
     try:
-        return {
-            operator: {key: _resolved(expected, value_of) for key, expected in keys.items()}
-            if isinstance(keys, Mapping)
-            else keys
-            for operator, keys in conditions.items()
-        }
+        found: dict[str, Any] = {}
+        for operator, keys in conditions.items():
+            found[operator] = keys
+            if isinstance(keys, Mapping):
+                found[operator] = {
+                    key: _resolved(expected, value_of) for key, expected in keys.items()
+                }
+        return found
     except _UnresolvedError:
         return None
 

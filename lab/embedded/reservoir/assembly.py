@@ -129,13 +129,11 @@ def _is_whole(folder: Path) -> bool:
     """Return whether an assembly is there with the assets that it names; builds that are long unused are deleted."""
     if not (folder / "manifest.json").is_file():
         return False
-    manifests = [json.loads(path.read_text()) for path in folder.glob("*.assets.json")]
-    paths = [
-        folder / asset["source"]["path"]
-        for it in manifests
-        for asset in it["files"].values()
-    ]
-    return all(path.exists() for path in paths)
+    for manifest_path in folder.glob("*.assets.json"):
+        for asset in json.loads(manifest_path.read_text())["files"].values():
+            if not (folder / asset["source"]["path"]).exists():
+                return False
+    return True
 
 
 def _keep(unfinished: Path, folder: Path) -> None:

@@ -119,12 +119,10 @@ class FinishedIsCountedOnce(Invariant):
                         f"{done.count} of {done.workload_key} are said to have finished on {key}, {true} have"
                     )
         if isinstance(after, WorkloadRecord) and after.finished_count:
-            counted = sum(
-                done.count
-                for claim in self.world.state.claim_rows.values()
-                for done in claim.finished
-                if done.workload_key == key
-            )
+            counted = 0
+            for claim in self.world.state.claim_rows.values():
+                own = [done for done in claim.finished if done.workload_key == key]
+                counted += sum(done.count for done in own)
             if after.finished_count != counted:
                 self.refute(
                     f"{key} counts {after.finished_count} finished replicas, its nodes {counted}"

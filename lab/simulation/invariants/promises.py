@@ -66,12 +66,10 @@ class EndingsStayWithinBounds(Invariant):
     def called(self, environment: Environment, point: str, answer: Any) -> None:
         since = self.world.kernel.now() - WINDOW + CLOCKS_APART
         for kind, (tally, _) in self.world.tallies.rows.items():
-            passed = [
-                key
-                for each in tally.passed
-                if each.at > since and not each.lifted
-                for key in each.ids
-            ]
+            passed: list[str] = []
+            for each in tally.passed:
+                if each.at > since and not each.lifted:
+                    passed += each.ids
             if len(passed) > self.world.bounds.of(EndingKind(kind)).most_count:
                 self.refute(f"{sorted(passed)} passed as {kind} within an hour")
 

@@ -126,24 +126,21 @@ class LendingLimitsAreKept(_OfTeams):
 
     def look(self, new: list[NodeClaim]) -> None:
         leased = [claim for claim in new if claim.lease is not None]
-        for name in sorted({team for claim in leased for team in self._users(claim)}):
-            nominal = sum(
-                quota.nominal_units
-                for team in self.each_of([name])
-                for quota in team.quotas
-            )
-            if (
-                len([claim for claim in self.shown() if self._users(claim) == {name}])
-                > nominal
-            ):
-                kept = sum(
-                    self._kept_by(team) for team in self.world.teams if team.name != name
+        names = set[str]().union(*map(self._users, leased))
+        for name in sorted(names):
+            nominal = 0
+            for team in self.each_of([name]):
+                nominal += sum(quota.nominal_units for quota in team.quotas)
+            own = [claim for claim in self.shown() if self._users(claim) == {name}]
+            if len(own) <= nominal:
+                continue
+            others = [team for team in self.world.teams if team.name != name]
+            kept = sum(map(self._kept_by, others))
+            left = self._most_free() - len(leased)
+            if left < kept:
+                self.refute(
+                    f"{name or 'no team'} borrows and leaves {left} units free of {kept} that are not lent"
                 )
-                left = self._most_free() - len(leased)
-                if left < kept:
-                    self.refute(
-                        f"{name or 'no team'} borrows and leaves {left} units free of {kept} that are not lent"
-                    )
 
     def _users(self, claim: NodeClaim) -> set[str]:
         if _has_unit(claim):
@@ -193,26 +190,20 @@ class ResourceQuotasAreKept(_OfTeams):
         self._specs.row_written(key, before, after)
 
     def look(self, new: list[NodeClaim]) -> None:
-        owned = {
-            team.name: quota.nominal
-            for team in self.world.teams
-            for quota in team.resource_quotas
-        }
-        asked = {
-            self.team_of(it.workload_key)
-            for claim in new
-            if _is_spot(claim)
-            for it in claim.placements
-        }
+        owned: dict[str, int] = {}
+        for team in self.world.teams:
+            for quota in team.resource_quotas:
+                owned[team.name] = quota.nominal
+        asked: set[str] = set()
+        for claim in filter(_is_spot, new):
+            asked.update(self.team_of(placed.workload_key) for placed in claim.placements)
         if asked.isdisjoint(owned):
             return
-        used = sum(
-            spec.requests["cpu"]
-            for claim in self.shown()
-            if _is_spot(claim)
-            for spec in self._specs.of(claim.id)
-            if self.team_of(spec.key) in owned
-        )
+        used = 0
+        for claim in filter(_is_spot, self.shown()):
+            for spec in self._specs.of(claim.id):
+                if self.team_of(spec.key) in owned:
+                    used += spec.requests["cpu"]
         if used > sum(owned.values()):
             self.refute(
                 f"{sorted(owned)} request {used} millicores of spot and own {sum(owned.values())}"
@@ -227,16 +218,11 @@ class TeamBudgetsAreKept(_OfTeams):
     """No plan buys a node for a team whose nodes then cost more an hour than its budget."""
 
     def look(self, new: list[NodeClaim]) -> None:
-        bought = [
-            claim for claim in new if claim.lease is None and claim.price_atto_usd_per_hour
-        ]
-        for team in self.each_of(
-            [
-                self.team_of(placed.workload_key)
-                for claim in bought
-                for placed in claim.placements
-            ]
-        ):
+        buyers: list[str] = []
+        for claim in new:
+            if claim.lease is None and claim.price_atto_usd_per_hour:
+                buyers += [self.team_of(placed.workload_key) for placed in claim.placements]
+        for team in self.each_of(buyers):
             budget = team.budget_micro_usd_per_hour
             spent = spent_atto_usd(self.shown(), team)
             if budget is not None and spent > budget * ATTO_USD_PER_MICRO_USD:

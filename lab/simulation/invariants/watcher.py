@@ -115,11 +115,7 @@ class Watcher:
             and not (is_wrong and invariant.by_the_clock)
         ]
         self._by_hook = {
-            hook: [
-                each
-                for each in self._all
-                if getattr(type(each), hook) is not getattr(Invariant, hook)
-            ]
+            hook: [each for each in self._all if _looks_at(each, hook)]
             for hook in ("row_written", "called", "heard", "ended", "holds")
         }
         self._by_point: dict[str, list[Invariant]] = {}
@@ -160,3 +156,8 @@ class Watcher:
             self._changed = False
             for each in self._by_hook["holds"]:
                 each.holds()
+
+
+def _looks_at(invariant: Invariant, hook: str) -> bool:
+    """Whether its class has a method of its own for what is passed on there."""
+    return getattr(type(invariant), hook) is not getattr(Invariant, hook)

@@ -94,12 +94,11 @@ def targets(verdicts: Sequence[Verdict]) -> Iterator[tuple[int, Aims]]:
         ]
         for side, count in zip(SIDES, killed[1:], strict=True):
             if count == 0 and met:
-                tried = Counter(
-                    verdict.seed
-                    for verdict in verdicts
-                    for aim in verdict.aims
-                    if (aim.function, aim.point, aim.side) == (function, call, side)
-                )
+                tried = Counter[int]()
+                for verdict in verdicts:
+                    for aim in verdict.aims:
+                        if (aim.function, aim.point, aim.side) == (function, call, side):
+                            tried[verdict.seed] += 1
                 chosen = min(
                     met, key=lambda verdict: (tried[verdict.seed], len(verdict.aims))
                 )
@@ -135,12 +134,10 @@ def table(
     by_chance, found = summed(verdicts), summed([*verdicts, *aimed])
     rows = sorted(found.items(), key=lambda item: (_both(item[1]), item[0]))
     made = {call for _, call in found}
-    never = sorted(
-        f"{port}.{method}"
-        for port, methods in possible.items()
-        for method in methods
-        if f"{port}.{method}" not in made
-    )
+    offered: set[str] = set()
+    for port, methods in possible.items():
+        offered.update(f"{port}.{method}" for method in methods)
+    never = sorted(offered - made)
     lines = [
         "# Fault points",
         "",

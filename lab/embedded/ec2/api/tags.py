@@ -76,11 +76,10 @@ class TagStore:
 
     def rows(self) -> list[TagRow]:
         """Return (resource id, key, value) of every tag, in a fixed order."""
-        return sorted(
-            (resource, key, value)
-            for resource, tags in self._tags.items()
-            for key, value in tags.items()
-        )
+        rows: list[TagRow] = []
+        for resource, tags in self._tags.items():
+            rows += [(resource, key, value) for key, value in tags.items()]
+        return sorted(rows)
 
 
 def refuse_too_many(tags: Mapping[str, str]) -> None:

@@ -109,15 +109,9 @@ def resolve_subnet(world: World, data: Data) -> tuple[str, Zone]:
     interfaces = data.get("NetworkInterfaces") or [{}]
     subnet_id = data.get("SubnetId") or interfaces[0].get("SubnetId")
     if subnet_id:
-        subnet = next(
-            (
-                s
-                for zone in backend.subnets.values()
-                for s in zone.values()
-                if s.id == subnet_id
-            ),
-            None,
-        )
+        subnet = None
+        for of_zone in backend.subnets.values():
+            subnet = subnet or of_zone.get(subnet_id)
         if subnet is None:
             raise Ec2Error(
                 "InvalidSubnetID.NotFound", f"The subnet ID '{subnet_id}' does not exist"

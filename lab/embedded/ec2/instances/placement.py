@@ -215,11 +215,8 @@ def group_members(world: World, group_arn: str) -> list[CapacityReservation]:
     """
     if group_arn not in world.groups:
         raise invalid_value(f"The resource group {group_arn} does not exist.")
-    return [
-        r
-        for r in (world.reservations[i] for i in world.groups[group_arn])
-        if r.visible and r.state == "active"
-    ]
+    members = [world.reservations[member_id] for member_id in world.groups[group_arn]]
+    return [it for it in members if it.visible and it.state == "active"]
 
 
 def refuse_impossible(world: World, spec: LaunchSpec) -> None:

@@ -69,11 +69,11 @@ class PricingService:
     def _get_products(self, request: Mapping[str, Any]) -> dict[str, Any]:
         if request.get("ServiceCode") != "AmazonEC2":
             raise Ec2Error("NotFoundException", "Only AmazonEC2 is emulated.")
-        found = [
-            p
-            for p in _products(self._region)
-            if all(_matches(p, f) for f in request.get("Filters", []))
-        ]
+        filters = request.get("Filters", [])
+        found: list[Product] = []
+        for product in _products(self._region):
+            if all(_matches(product, each) for each in filters):
+                found.append(product)
         products, token = page(found, request, default=PAGE_SIZE, maximum=PAGE_SIZE)
         answer: dict[str, Any] = {
             "FormatVersion": "aws_v1",
@@ -84,11 +84,10 @@ class PricingService:
 
 @cache
 def _products(region: str) -> tuple[Product, ...]:
-    return tuple(
-        product
-        for name in sorted(offered_zones(region))
-        for product in _products_of(region, name)
-    )
+    products: list[Product] = []
+    for name in sorted(offered_zones(region)):
+        products += _products_of(region, name)
+    return tuple(products)
 
 
 def _products_of(region: str, name: str) -> Iterator[Product]:
