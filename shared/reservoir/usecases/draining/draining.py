@@ -103,37 +103,37 @@ class Draining:
         """
         now = self.clock.now()
         begins = self._begins(requests, now)
-        found = [
-            (each.claim, begins[each.claim.id](each.claim))
-            for each in requests
-            if each.claim.id in begins
-        ]
-        held = dict.fromkeys(
-            (each.claim.id for each in requests if each.claim.id not in begins),
-            _UNKNOWN_WORKLOAD,
-        )
-        held |= self._held([after for _, after in found if after is not None], now)
-        planned = [(claim, after) for claim, after in found if claim.id not in held]
+        held: dict[str, str] = {}
+        looked_at: list[NodeClaim] = []
+        draining: dict[str, NodeClaim] = {}  # as they will be, by claim id
+        for claim in (each.claim for each in requests):
+            if claim.id not in begins:
+                held[claim.id] = _UNKNOWN_WORKLOAD
+                continue
+            looked_at.append(claim)
+            after = begins[claim.id](claim)
+            if after is not None:
+                draining[claim.id] = after
+        held |= self._held(list(draining.values()), now)
+        planned = [claim for claim in looked_at if claim.id not in held]
+        going = [claim for claim in planned if claim.id in draining]
         given = {each.claim.id for each in requests if each.deadline is not None}
-        self._announce([after for _, after in planned if after is not None], given)
-        going = [claim for claim, after in planned if after is not None]
+        self._announce([draining[claim.id] for claim in going], given)
         if hand_over is None:
             moves = self._return_all(going, lambda claim: begins[claim.id](claim), now)
         else:
             moves = _each(going, hand_over, begins)
-        announced = {after.id: after.drain for _, after in planned if after is not None}
         # Replicas that arrived between the two have not been told yet.
         arrived = [
             claim
             for claim in moves.moved
-            if _awaiting(claim.drain) != _awaiting(announced[claim.id])
+            if _awaiting(claim.drain) != _awaiting(draining[claim.id].drain)
         ]
         if arrived:
             self.publisher.publish(_notices(arrived))
         if moves.moved:
             self.queue.wake_planner(
-                reason="node draining",
-                workload_keys=placed_keys(claim for claim, _ in planned),
+                reason="node draining", workload_keys=placed_keys(planned)
             )
         over = [claim for claim in moves.moved if drain.is_over(claim, now)]
         ended = self.terminate(over, now) if over else Moves()

@@ -59,40 +59,28 @@ class LaunchGangs:
         Batches that are being launched at this moment find their gang broken when they settle. Raises ConflictError
         when a claim is fought over, and UnreadableRowsError.
         """
-        gangs = {
-            (claim.gang_key, claim.plan_id)
-            for claim in failed
-            if claim.gang_key is not None
-        }
+        gangs = {(claim.gang_key, claim.plan_id) for claim in failed if claim.gang_key}
         if not gangs:
             return 0
         live = {claim.id: claim for claim in self.claims.list_live()}
         # the list may lag what has just been settled
         live |= self.claims.get_many([claim.id for claim in failed])
-        planned = [
-            live[key]
-            for key in sorted(live)
-            if (live[key].gang_key, live[key].plan_id) in gangs
-        ]
-        members = [
-            claim
-            for claim in planned
-            if now - (claim.launched_at or now) <= TAKEN_BACK_WITHIN
-        ]
-        undone = {
-            member.id: return_all_replicas(self.claims, member, now, _undone)
-            for member in members
-        }
-        # Only where its row says so: one that drains by now was promised the time until its deadline.
-        ending = [
-            claim
-            for it in members
-            if (claim := undone[it.id] or it).state is ClaimState.TERMINATING
-        ]
-        ended = [claim.instance_id for claim in ending if claim.instance_id is not None]
+        undone_count = 0
+        ended: list[str] = []
+        for _, member in sorted(live.items()):
+            is_planned_with_them = (member.gang_key, member.plan_id) in gangs
+            age = now - (member.launched_at or now)
+            if not is_planned_with_them or age > TAKEN_BACK_WITHIN:
+                continue
+            undone = return_all_replicas(self.claims, member, now, _undone)
+            undone_count += undone is not None
+            # Only where its row says so: one that drains by now was promised the time until its deadline.
+            known = undone or member
+            if known.state is ClaimState.TERMINATING and known.instance_id is not None:
+                ended.append(known.instance_id)
         if ended:
             self.terminator.terminate(ended)
-        return sum(claim is not None for claim in undone.values())
+        return undone_count
 
 
 def _undone(claim: NodeClaim) -> NodeClaim | None:

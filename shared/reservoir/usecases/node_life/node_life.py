@@ -72,7 +72,7 @@ class NodeLife:
         Raises UnreadableRowsError for claims that cannot be read again.
         """
         report = LifeReport()
-        found: dict[Meaning, list[NodeClaim]] = {}
+        found: dict[Meaning, list[NodeClaim]] = {each: [] for each in Meaning}
         meanings = {
             claim.id: meaning(claim, shown.get(claim.instance_id or ""), now)
             for claim in claims
@@ -80,45 +80,38 @@ class NodeLife:
         held = self._vanished_too_many(claims, shown, meanings, now)
         for claim in sorted(claims, key=lambda claim: claim.id):
             what = Meaning.NOTHING if claim.id in held else meanings[claim.id]
-            found.setdefault(what, []).append(claim)
+            found[what].append(claim)
             report.by_meaning[what] = report.count(what) + 1
-        self.early_ends.ran(found.get(Meaning.RUNNING, ()))
-        report.lost.update(self._run(found.get(Meaning.RUNNING, ()), shown, now))
-        gone = (claim.offering.reservation_id for claim in found.get(Meaning.ENDED, ()))
-        report.freed_reservation_ids = {
-            reservation_id for reservation_id in gone if reservation_id is not None
-        }
-        ended = (*found.get(Meaning.STUCK, ()), *found.get(Meaning.ENDED, ()))
-        stuck = {claim.id for claim in found.get(Meaning.STUCK, ())}
-        never_ran = [
-            EarlyEnd(
-                claim, _state_reason(shown.get(claim.instance_id or "")), claim.id in stuck
-            )
-            for claim in ended
-            if claim.state is ClaimState.LAUNCHED
-        ]
+        self.early_ends.ran(found[Meaning.RUNNING])
+        report.lost.update(self._run(found[Meaning.RUNNING], shown, now))
+        for claim in found[Meaning.ENDED]:
+            if claim.offering.reservation_id is not None:
+                report.freed_reservation_ids.add(claim.offering.reservation_id)
+        never_ran: list[EarlyEnd] = []
+        why_gone: dict[str, str] = {}
+        last: dict[str, Instance] = {}
+        for claim in (*found[Meaning.STUCK], *found[Meaning.ENDED]):
+            instance = shown.get(claim.instance_id or "")
+            if instance is not None:
+                last[claim.id] = instance
+            if claim.state is ClaimState.LAUNCHED:
+                why = _state_reason(instance)
+                is_stuck = meanings[claim.id] is Meaning.STUCK
+                never_ran.append(EarlyEnd(claim, why, is_stuck))
+                if why is not None:
+                    why_gone[claim.id] = why
         report.early = self.early_ends.note(never_ran, now)
-        to_end = list(chain.from_iterable(found.get(what, ()) for what in _TO_TERMINATE))
+        to_end = list(chain.from_iterable(found[what] for what in _TO_TERMINATE))
         failures: dict[str, str] = {}
-        for what, why in _FAILURES.items():
-            failures.update({claim.id: why for claim in found.get(what, ())})
-        why_gone = {
-            end.claim.id: end.state_reason
-            for end in never_ran
-            if end.state_reason is not None
-        }
-        last = {
-            claim.id: it
-            for claim in ended
-            if (it := shown.get(claim.instance_id or "")) is not None
-        }
+        for what, failure in _FAILURES.items():
+            failures.update(dict.fromkeys((claim.id for claim in found[what]), failure))
         for moves in (
-            self.draining.ended(found.get(Meaning.ENDED, ()), now, why_gone, last),
+            self.draining.ended(found[Meaning.ENDED], now, why_gone, last),
             self.draining.terminate(to_end, now, failures),
         ):
             report.lost.update(moves.lost)
             report.refused.update(moves.refused)
-        alive = [*found.get(Meaning.NOTHING, ()), *found.get(Meaning.RUNNING, ())]
+        alive = [*found[Meaning.NOTHING], *found[Meaning.RUNNING]]
         report.rebought_count = self._follow_purchases(alive, shown, report.lost)
         return report
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from reservoir.core.model.capacity_reservation import CapacityReservation
 from reservoir.core.model.conditions import not_yet_looked_at
+from reservoir.core.model.instance_type import InstanceType
 from reservoir.core.model.node_claim import NodeClaim
 from reservoir.core.model.plan import Plan
 from reservoir.core.model.team import Team
@@ -20,6 +21,8 @@ from reservoir.core.static_pools.shortfall import (
 from reservoir.core.static_pools.units import ReservedCapacity
 from reservoir.manifests.answers.render import in_field_order
 from reservoir.manifests.answers.status import (
+    QuotaUse,
+    ResourceUse,
     TeamSpending,
     node_class_status,
     node_pool_status,
@@ -67,40 +70,33 @@ class ShowPolicy:
             row for row in rows if kind in (None, row.kind) and name in (None, row.name)
         ]
         kinds = {row.kind for row in wanted}
-        teams = (
-            policy_of(row for row in rows if row.kind is PolicyKind.TEAM).teams
-            if PolicyKind.TEAM in kinds
-            else ()
-        )
+        teams: Sequence[Team] = ()
+        if PolicyKind.TEAM in kinds:
+            teams = policy_of(row for row in rows if row.kind is PolicyKind.TEAM).teams
         are_shared = any(team.quotas or team.resource_quotas for team in teams)
         reservations: dict[str, CapacityReservation] = {}
         pools = policy_of(row for row in rows if row.kind is not PolicyKind.TEAM)
         static = {pool.name: pool for pool in pools.node_pools if pool.is_static}
-        follows = (
-            any(pool.all_reserved for pool in static.values())
-            and PolicyKind.NODE_POOL in kinds
-        )
+        follows_any = any(pool.all_reserved for pool in static.values())
+        follows = follows_any and PolicyKind.NODE_POOL in kinds
         if PolicyKind.NODE_CLASS in kinds or are_shared or follows:
             records = self.reservations.list_current()
             reservations = {record.reservation.id: record.reservation for record in records}
-        claims = (
-            self.node_claims.list_live()
-            if PolicyKind.NODE_POOL in kinds or are_shared
-            else ()
-        )
-        running, known = as_placed(claims, self.workloads) if are_shared else ((), {})
-        uses = (
-            quota_uses(teams, reservations.values(), running, known) if are_shared else {}
-        )
-        amounts = resource_uses(teams, running, known) if are_shared else {}
-        spent = (
-            self._spent(teams, self.accounts) if teams and self.accounts is not None else {}
-        )
-        types = (
-            self.offerings.load_with_rests()[0]
-            if follows and self.offerings is not None
-            else None
-        )
+        claims: Sequence[NodeClaim] = ()
+        if PolicyKind.NODE_POOL in kinds or are_shared:
+            claims = self.node_claims.list_live()
+        uses: Mapping[str, Sequence[QuotaUse]] = {}
+        amounts: Mapping[str, Sequence[ResourceUse]] = {}
+        if are_shared:
+            running, known = as_placed(claims, self.workloads)
+            uses = quota_uses(teams, reservations.values(), running, known)
+            amounts = resource_uses(teams, running, known)
+        spent: Mapping[str, TeamSpending] = {}
+        if teams and self.accounts is not None:
+            spent = self._spent(teams, self.accounts)
+        types: Sequence[InstanceType] | None = None
+        if follows and self.offerings is not None:
+            types, _ = self.offerings.load_with_rests()
         reserved = ReservedCapacity.of(
             reservations.values(), pools.node_classes, types, self.clock.now()
         )
