@@ -54,6 +54,8 @@ def unsettled(world: World) -> Iterator[str]:
             yield f"demand for {key} is not as its users want it: {record}"
         elif record.surplus_count:
             yield f"{key} has {record.surplus_count} replicas too many"
+        elif record.surge_count:
+            yield f"{key} is being updated still: {record.rollout}"
         elif (
             record.pending_count
             and not wanted.reserved_only

@@ -131,3 +131,33 @@ class NothingIsPlacedThatNobodyWants(Invariant):
                 self.refute(
                     f"{key} is of generation {generations[key]}, the plan was for {commit.generations[key]}"
                 )
+
+
+class UpdatesPlaceNoMoreThanTheSurge(Invariant):
+    """No commit places more replicas than are wanted and a surge: the workload's own, or what one node held."""
+
+    of_this_release = True
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._most: Counter[str] = Counter()  # replicas on one claim, by workload
+
+    def row_written(self, key: str, before: Any, after: Any) -> None:
+        if isinstance(after, NodeClaim):
+            for placed in after.placements:
+                most = self._most[placed.workload_key]
+                self._most[placed.workload_key] = max(most, placed.count)
+        if not isinstance(after, WorkloadRecord) or after.rollout is None:
+            return
+        bounds = None if after.workload is None else after.workload.rolling_update
+        wanted = after.unfinished_count
+        surge = 0 if bounds is None else bounds.bounds(wanted)[0]
+        # a surge is counted from what was wanted when it began
+        before_surge = before.surge_count if isinstance(before, WorkloadRecord) else 0
+        if after.surge_count > max(surge, self._most[key], before_surge):
+            self.refute(f"{key} surges by {after.surge_count}, its own bound is {surge}")
+        grew = isinstance(before, WorkloadRecord) and (
+            after.placed_count > before.placed_count
+        )
+        if grew and after.placed_count > wanted + after.surge_count:
+            self.refute(f"{key} has {after.placed_count} replicas placed of {wanted}")

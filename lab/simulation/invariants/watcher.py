@@ -13,6 +13,7 @@ from lab.simulation.invariants.demand import (
     LimitsAreKept,
     NothingIsPlacedThatNobodyWants,
     PlansKeepTheRules,
+    UpdatesPlaceNoMoreThanTheSurge,
 )
 from lab.simulation.invariants.launches import (
     EverythingBacksOff,
@@ -97,6 +98,7 @@ INVARIANTS: Final[tuple[type[Invariant], ...]] = (
     NodesHoldWhatRuns,
     NeighboursMoveNoDrain,
     StaticPoolsAreNeverTooLarge,
+    UpdatesPlaceNoMoreThanTheSurge,
 )
 
 

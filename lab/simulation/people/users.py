@@ -58,6 +58,15 @@ _CHANGES: Final[tuple[Mapping[str, Any], ...]] = (
 )
 
 
+# How what runs may be replaced: in a Deployment's way, one after the other, or some at once; or not at all.
+_STRATEGIES: Final[tuple[Mapping[str, Any] | None, ...]] = (
+    {"type": "RollingUpdate"},
+    {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+    {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": "50%"}},
+    None,
+)
+
+
 @dataclass
 class Wanted:
     """What its users want of a workload now."""
@@ -189,9 +198,13 @@ class Users:
     def _change(self, workload: Wanted) -> Mapping[str, Any]:
         """Return what else is said of a workload from now on; one of GPUs keeps to them."""
         choice = _CHANGES[self.chance.between("changes", 0, len(_CHANGES) - 1)]
-        return (
-            {} if "resources" in choice and workload.spec["resources"] is _GPU else choice
-        )
+        if "resources" in choice and workload.spec["resources"] is _GPU:
+            choice = {}
+        if "gang" in workload.spec:
+            return choice
+        strategy = _STRATEGIES[self.chance.between("strategies", 0, len(_STRATEGIES) - 1)]
+        # else a checkpointPeriod would have it handed over
+        return {**choice, "strategy": strategy, "handover": False}
 
     def _withdraw(self, workload: Wanted) -> None:
         # the same generation withdraws, too
