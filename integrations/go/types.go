@@ -567,6 +567,21 @@ type WorkloadIgnored struct {
 	Workload WorkloadRef `json:"workload"`
 }
 
+// Interruptions have cost a workload more than spot saved it: its replicas are placed
+// without spot until then.
+//
+// Where on-demand nodes cannot serve it, by its own ladder or by its pools, it stays on
+// spot all the same.
+type WorkloadLeftSpot struct {
+	Reason string `json:"reason"`
+	// How often it has left spot in a row; it rests from it longer each time.
+	Times int64     `json:"times"`
+	Until time.Time `json:"until"`
+	// Version of this detail's form.
+	Version  int64       `json:"version"`
+	Workload WorkloadRef `json:"workload"`
+}
+
 // Replicas wait, and why.
 type WorkloadPending struct {
 	// When the reason could change by itself.
@@ -803,6 +818,7 @@ var details = map[string]func() any{
 	"Workload Accepted":           func() any { return new(WorkloadAccepted) },
 	"Workload Described":          func() any { return new(WorkloadDescribed) },
 	"Workload Ignored":            func() any { return new(WorkloadIgnored) },
+	"Workload Left Spot":          func() any { return new(WorkloadLeftSpot) },
 	"Workload Pending":            func() any { return new(WorkloadPending) },
 	"Workload Placed":             func() any { return new(WorkloadPlaced) },
 	"Workload Rejected":           func() any { return new(WorkloadRejected) },

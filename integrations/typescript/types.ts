@@ -937,6 +937,24 @@ export interface WorkloadIgnored {
   workload: WorkloadRef;
 }
 /**
+ * Interruptions have cost a workload more than spot saved it: its replicas are placed without spot until then.
+ *
+ * Where on-demand nodes cannot serve it, by its own ladder or by its pools, it stays on spot all the same.
+ */
+export interface WorkloadLeftSpot {
+  reason: string;
+  /**
+   * How often it has left spot in a row; it rests from it longer each time.
+   */
+  times: number;
+  until: string;
+  /**
+   * Version of this detail's form.
+   */
+  version: 1;
+  workload: WorkloadRef;
+}
+/**
  * Replicas wait, and why.
  */
 export interface WorkloadPending {
@@ -1026,6 +1044,7 @@ export interface Events {
   "Workload Accepted": WorkloadAccepted;
   "Workload Described": WorkloadDescribed;
   "Workload Ignored": WorkloadIgnored;
+  "Workload Left Spot": WorkloadLeftSpot;
   "Workload Pending": WorkloadPending;
   "Workload Placed": WorkloadPlaced;
   "Workload Rejected": WorkloadRejected;
@@ -1044,6 +1063,7 @@ export const REQUIRED: { [T in keyof Events]: Record<string, string> } = {
   "Workload Accepted": { messageId: "string", action: "string", workload: "object" },
   "Workload Described": { requestId: "string", workload: "object" },
   "Workload Ignored": { messageId: "string", action: "string", workload: "object", reason: "string" },
+  "Workload Left Spot": { workload: "object", until: "string", times: "number", reason: "string" },
   "Workload Pending": { workload: "object", replicas: "number", reason: "string", message: "string" },
   "Workload Placed": { workload: "object", replicas: "number", nodes: "object" },
   "Workload Rejected": { messageId: "string", problems: "object" },

@@ -62,7 +62,12 @@ from reservoir.manifests.events import (
     WorkloadRejected,
 )
 from reservoir.manifests.parsing.problems import Problem
-from reservoir.manifests.replica_events import ReplicaFailed, ReplicaFinished, ReplicaReady
+from reservoir.manifests.replica_events import (
+    ReplicaFailed,
+    ReplicaFinished,
+    ReplicaReady,
+    WorkloadLeftSpot,
+)
 from reservoir.manifests.team_events import (
     BudgetPeriod,
     QuotaShare,
@@ -342,6 +347,12 @@ ONE_OF_EACH: tuple[Event, ...] = (
         previous_price_micro_usd_per_hour=98_320_000,
         split_from="cr-1",
         workloads=[PLACED],
+    ),
+    WorkloadLeftSpot(
+        workload=WorkloadRef(namespace="research", name="train", generation=1),
+        until=AT,
+        times=1,
+        reason="interruptions cost it more than spot saves",
     ),
 )
 

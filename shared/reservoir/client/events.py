@@ -36,7 +36,12 @@ from reservoir.manifests.events import (
     WorkloadPlaced,
     WorkloadRejected,
 )
-from reservoir.manifests.replica_events import ReplicaFailed, ReplicaFinished, ReplicaReady
+from reservoir.manifests.replica_events import (
+    ReplicaFailed,
+    ReplicaFinished,
+    ReplicaReady,
+    WorkloadLeftSpot,
+)
 
 __all__ = [
     "AWAITING_LAUNCH",
@@ -66,6 +71,7 @@ __all__ = [
     "WorkloadAccepted",
     "WorkloadDescribed",
     "WorkloadIgnored",
+    "WorkloadLeftSpot",
     "WorkloadPending",
     "WorkloadPlaced",
     "WorkloadRef",

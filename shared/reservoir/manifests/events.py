@@ -28,7 +28,12 @@ from reservoir.manifests.event_parts import (
     WorkloadRef,
 )
 from reservoir.manifests.parsing.problems import Problem
-from reservoir.manifests.replica_events import ReplicaFailed, ReplicaFinished, ReplicaReady
+from reservoir.manifests.replica_events import (
+    ReplicaFailed,
+    ReplicaFinished,
+    ReplicaReady,
+    WorkloadLeftSpot,
+)
 from reservoir.manifests.team_events import TeamOverBudget, TeamShareTold
 from reservoir.names import POLICY_CHANGED
 
@@ -503,4 +508,5 @@ EVENTS: Final[tuple[type[Event], ...]] = (
     ReservationEnding,
     ReservationReadiness,
     NodeMovedIntoReservation,
+    WorkloadLeftSpot,
 )

@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from pydantic import Field
+from pydantic import AwareDatetime, Field
 
 from reservoir.manifests.event_parts import Event, NodeDetail, WorkloadRef
 
@@ -52,3 +52,19 @@ class ReplicaFinished(Event):
     log_tail: str = Field(
         description="The end of what they wrote; anybody's text, without control characters."
     )
+
+
+class WorkloadLeftSpot(Event):
+    """Interruptions have cost a workload more than spot saved it: its replicas are placed without spot until then.
+
+    Where on-demand nodes cannot serve it, by its own ladder or by its pools, it stays on spot all the same.
+    """
+
+    detail_type: ClassVar[str] = "Workload Left Spot"
+
+    workload: WorkloadRef
+    until: AwareDatetime
+    times: int = Field(
+        description="How often it has left spot in a row; it rests from it longer each time."
+    )
+    reason: str

@@ -248,6 +248,14 @@ def test_a_node_that_moved_in_says_where_it_is_and_whose_unit_that_is() -> None:
     )
 
 
+def test_leaving_spot_says_until_when_and_why() -> None:
+    told = {"until": "2026-01-15T13:00:00Z", "reason": "it costs more", "times": 1}
+    assert (
+        summary(event(told, "Workload Left Spot"))
+        == "placed without spot until 2026-01-15T13:00:00Z: it costs more"
+    )
+
+
 def test_instants_are_told_to_the_second() -> None:
     drain = {"reason": "Requested", "deadline": "2026-01-15T12:14:46.116897Z"}
     assert (

@@ -1,6 +1,6 @@
 """Workloads that lose more by interruptions than spot gains them are placed on demand for a while (rule 8)."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -10,6 +10,8 @@ from reservoir.core.model.node_claim import ClaimState
 from reservoir.core.model.plan import OfferingKey
 from reservoir.core.node_life.notice import Notice, NoticeKind
 from reservoir.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
+from reservoir.manifests.answers.explanations import WorkloadExplanation
+from reservoir.usecases.explaining.explain_workload import ExplainWorkload
 
 
 def test_the_prices_of_the_world_are_what_the_sums_below_say() -> None:
@@ -121,3 +123,51 @@ def test_spot_is_open_while_nothing_is_sold_on_demand(world: DisruptWorld) -> No
     world.state.offerings.mark_unavailable(sold_out, until=until)
     interrupt(world)
     assert market(world) == ["spot"]
+
+
+def explained(world: DisruptWorld, key: str) -> WorkloadExplanation:
+    outside = world.outside()
+    found = ExplainWorkload(
+        world.state.workloads,
+        world.state.node_claims,
+        world.state.reservations,
+        outside.shortage_history,
+        world.clock,
+    ).explain(key)
+    assert found is not None
+    return found
+
+
+def test_who_leaves_is_told_and_explained_until_it_has_spot_again(
+    world: DisruptWorld,
+) -> None:
+    world.submit("web", cpus=1)
+    world.minutes(2)
+    assert explained(world, "research/web").off_spot is None
+    interrupt(world)
+    (told,) = world.bus.of("Workload Left Spot")
+    assert (told["workload"]["name"], told["times"]) == ("web", 1)
+    rest = explained(world, "research/web").off_spot
+    assert rest is not None
+    assert rest.until == datetime.fromisoformat(told["until"])
+    assert rest.reason == told["reason"]
+    world.minutes(75)
+    assert explained(world, "research/web").off_spot is None
+
+
+def test_what_rests_already_is_not_told_again(world: DisruptWorld) -> None:
+    world.submit("train", replicas=2, cpus=10, duration_s=36_000)
+    world.minutes(2)
+    for claim in world.live():
+        notice = Notice(
+            NoticeKind.SPOT_INTERRUPTION, world.clock.now(), (claim.instance_id or "",)
+        )
+        world.react().run([notice])
+    assert len(world.bus.of("Workload Left Spot")) == 1
+
+
+def test_who_stays_is_not_told_of(world: DisruptWorld) -> None:
+    world.submit("train", cpus=1, duration_s=36_000, checkpoint_period_s=600)
+    world.minutes(60)
+    interrupt(world)
+    assert world.bus.of("Workload Left Spot") == []

@@ -96,7 +96,11 @@ def test_explain_says_where_it_goes_on(
     submit(it, handover=True)
     it.plan()
     explained = ExplainWorkload(
-        it.state.workloads, it.state.node_claims, it.state.reservations
+        it.state.workloads,
+        it.state.node_claims,
+        it.state.reservations,
+        it.outside().shortage_history,
+        it.clock,
     ).explain("research/train")
     assert explained is not None
     assert {each.drain_at is not None for each in explained.nodes} == {True}

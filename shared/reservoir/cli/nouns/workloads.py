@@ -112,7 +112,11 @@ def _details(stack: Connection, row: WorkloadRow) -> Iterable[str]:
 
     key = f"{row.metadata.namespace}/{row.metadata.name}"
     found = ExplainWorkload(
-        stack.outside.workloads, stack.outside.node_claims, stack.outside.reservations
+        stack.outside.workloads,
+        stack.outside.node_claims,
+        stack.outside.reservations,
+        stack.outside.shortage_history,
+        stack.outside.clock,
     ).explain(key)
     return () if found is None else workload_lines(found)
 

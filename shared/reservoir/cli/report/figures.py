@@ -33,6 +33,7 @@ NOTABLE: Final = frozenset(
         "Reservation Idle",
         "Reservation Readiness",
         "Tables Adopted",
+        "Workload Left Spot",
     }
 )
 NOTABLE_DRAINS: Final = frozenset(

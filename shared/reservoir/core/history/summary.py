@@ -142,6 +142,12 @@ def _suspected(detail: Detail) -> str:
     return f"nodes on {kind} do not start; the units rest until {_instant(detail.get('unusedUntil'))}"
 
 
+def _left_spot(detail: Detail) -> str:
+    return (
+        f"placed without spot until {_instant(detail.get('until'))}: {detail.get('reason')}"
+    )
+
+
 def _policy_changed(detail: Detail) -> str:
     return ", ".join(
         f"{it.get('kind')}/{it.get('name')} {it.get('change')}"
@@ -290,6 +296,7 @@ _LINES: Final[Mapping[str, Callable[[Detail], str]]] = {
     "Workload Ignored": _ignored,
     "Workload Rejected": _rejected,
     "Workload Described": _described,
+    "Workload Left Spot": _left_spot,
     "Node Launched": _launched,
     "Node Draining": _draining,
     "Node Terminated": _terminated,

@@ -30,6 +30,8 @@ from reservoir.core.scheduling_terms.taint import (
     tolerates_all,
 )
 
+# what users are told of it
+LEFT_SPOT: Final = "interruptions cost it more than spot saves"
 _FIRST_REST: Final = timedelta(hours=1)
 _LONGEST_REST: Final = timedelta(hours=24)
 # How long after a rest another loss still counts as one more in a row.

@@ -127,6 +127,14 @@ class RolloutStatus(Part):
     waits_for: str = Field(description="What the next node waits for.")
 
 
+class SpotRest(Part):
+    """A workload is placed without spot for a while."""
+
+    until: AwareDatetime
+    times: int = Field(description="How often it has left spot in a row.")
+    reason: str
+
+
 class WorkloadExplanation(Part):
     """Everything about one workload."""
 
@@ -146,6 +154,10 @@ class WorkloadExplanation(Part):
     waiting: list[WaitingReplicas]
     rollout: RolloutStatus | None = Field(
         default=None, description="Absent unless an update replaces what runs."
+    )
+    off_spot: SpotRest | None = Field(
+        default=None,
+        description="Absent unless it rests from spot; where on demand cannot serve it, it stays there all the same.",
     )
     nodes: list[HostingNode]
     alternatives: list[DecisionAlternatives] | None = Field(

@@ -40,6 +40,7 @@ def react_from(outside: Outside) -> React:
             workloads=outside.workloads,
             offerings=outside.offerings,
             shortages=outside.shortage_history,
+            publisher=outside.publisher,
         ),
         life=node_life_from(outside, draining),
         draining=draining,

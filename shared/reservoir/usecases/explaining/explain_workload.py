@@ -4,12 +4,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reservoir.core.capacity.lineage import successors
+from reservoir.core.capacity.unavailable_offerings import SpotLossKey
 from reservoir.core.model.node_claim import NodeClaim
 from reservoir.core.model.snapshot import PlacedReplicas, count_of
 from reservoir.core.node_life import succession
+from reservoir.core.node_life.spot_losses import LEFT_SPOT
 from reservoir.core.what_if.across_ends import goes_on
-from reservoir.manifests.answers.explanations import HostingNode, WorkloadExplanation
+from reservoir.manifests.answers.explanations import (
+    HostingNode,
+    SpotRest,
+    WorkloadExplanation,
+)
+from reservoir.ports.launches import ShortageHistory
 from reservoir.ports.state import NodeClaimStore, ReservationStore, WorkloadStore
+from reservoir.ports.system import Clock
 from reservoir.usecases.claims.announce import stored_ref
 from reservoir.usecases.claims.waiting import rollout_status, waiting
 
@@ -21,6 +29,8 @@ class ExplainWorkload:
     workloads: WorkloadStore
     claims: NodeClaimStore
     reservations: ReservationStore
+    shortages: ShortageHistory
+    clock: Clock
 
     def explain(self, key: str) -> WorkloadExplanation | None:
         """Explain the workload ``namespace/name``; None when nobody ever submitted it, or it is forgotten.
@@ -47,8 +57,16 @@ class ExplainWorkload:
             next_feasible_at=min(times, default=None),
             waiting=waits,
             rollout=rollout_status(record),
+            off_spot=self._off_spot(key),
             nodes=self._nodes(key, hosts),
         )
+
+    def _off_spot(self, key: str) -> SpotRest | None:
+        place = SpotLossKey(key)
+        rest = self.shortages.get_many([place]).get(place)
+        if rest is None or rest.until <= self.clock.now():
+            return None
+        return SpotRest(until=rest.until, times=rest.failure_count, reason=LEFT_SPOT)
 
     def _nodes(self, key: str, hosts: Sequence[NodeClaim]) -> list[HostingNode]:
         in_blocks = any(claim.drain_at is not None for claim in hosts)

@@ -3,22 +3,28 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
 
 from reservoir.core.capacity.unavailable_offerings import SpotLossKey
 from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_claim import ClaimState, NodeClaim, placed_keys
 from reservoir.core.node_life.spot_losses import (
+    LEFT_SPOT,
     SpotRun,
     after_loss,
     has_lost_more,
     run_of,
 )
+from reservoir.manifests.replica_events import WorkloadLeftSpot
 from reservoir.ports.launches import ShortageHistory
-from reservoir.ports.state import NodeClaimStore, OfferingStore, WorkloadStore
+from reservoir.ports.messaging import EventPublisher
+from reservoir.ports.state import (
+    NodeClaimStore,
+    OfferingStore,
+    WorkloadRecord,
+    WorkloadStore,
+)
 from reservoir.usecases.claims import unreadable
-
-_REASON: Final = "interruptions cost it more than spot saves"
+from reservoir.usecases.claims.announce import stored_ref
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +35,13 @@ class LeaveSpot:
     workloads: WorkloadStore
     offerings: OfferingStore
     shortages: ShortageHistory
+    publisher: EventPublisher
 
     def note(self, interrupted: Sequence[NodeClaim], now: datetime) -> frozenset[str]:
-        """Return the workloads that rest from spot now. To be called before the nodes drain."""
+        """Return the workloads that rest from spot now. To be called before the nodes drain.
+
+        Who begins to rest is told first: a run that dies in between tells it again.
+        """
         records, _ = unreadable.workloads(self.workloads, placed_keys(interrupted))
         known = {
             key: record.workload
@@ -48,7 +58,7 @@ class LeaveSpot:
             for key in losing
             if has_lost_more(known[key], runs[key], others.get(key, ()))
         )
-        self._rest(left, now)
+        self._rest({key: records[key] for key in sorted(left)}, now)
         return left
 
     def _still_on_spot(self, interrupted: Sequence[NodeClaim]) -> list[NodeClaim]:
@@ -76,14 +86,26 @@ class LeaveSpot:
                     runs.setdefault(key, []).append(run)
         return runs
 
-    def _rest(self, keys: Iterable[str], now: datetime) -> None:
-        places = [SpotLossKey(key) for key in sorted(keys)]
+    def _rest(self, leaving: Mapping[str, WorkloadRecord], now: datetime) -> None:
+        places = [SpotLossKey(key) for key in leaving]
         if not places:
             return
         known = self.shortages.get_many(places)
         rests = {place: after_loss(known.get(place), now) for place in places}
+        begun = [
+            WorkloadLeftSpot(
+                workload=stored_ref(leaving[place.workload_key]),
+                until=rests[place].until,
+                times=rests[place].failure_count,
+                reason=LEFT_SPOT,
+            )
+            for place in places
+            if rests[place] != known.get(place)
+        ]
+        if begun:
+            self.publisher.publish(begun)
         self.shortages.put(dict(rests.items()))
         for place in places:
             self.offerings.mark_unavailable(
-                [place], until=rests[place].until, reason=_REASON
+                [place], until=rests[place].until, reason=LEFT_SPOT
             )

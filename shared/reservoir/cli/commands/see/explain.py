@@ -72,7 +72,11 @@ def _node(stack: Connection, name: str, form: Format) -> None:
 def _workload(stack: Connection, key: str, form: Format, *, alternatives: bool) -> None:
     found = attempt(
         lambda: ExplainWorkload(
-            stack.outside.workloads, stack.outside.node_claims, stack.outside.reservations
+            stack.outside.workloads,
+            stack.outside.node_claims,
+            stack.outside.reservations,
+            stack.outside.shortage_history,
+            stack.outside.clock,
         ).explain(key)
     )
     if found is None:

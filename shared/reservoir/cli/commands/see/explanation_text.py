@@ -60,6 +60,9 @@ def workload_lines(found: WorkloadExplanation) -> Iterator[str]:
     if found.rollout:
         surge = f", up to {found.rollout.surge} beyond" if found.rollout.surge else ""
         yield f"  update      replaces what runs{surge}; waits for {found.rollout.waits_for}"
+    if found.off_spot:
+        rest = found.off_spot
+        yield f"  off spot    until {_time(rest.until)}: {rest.reason} (left {rest.times} times in a row)"
     for host in found.nodes:
         instance = host.instance_id or "no instance yet"
         yield f"  on          {host.node_claim} ({instance}), {host.state}: x{host.replicas}"
