@@ -258,6 +258,7 @@ MOVABLE_VALUE: Final = "true"
 SPLIT_FROM_TAG: Final = "reservoir:split-from"
 SPLIT_GROUP_TAG: Final = "reservoir:split-group"
 SPLIT_AT_TAG: Final = "reservoir:split-at"
+TEAM_TAG: Final = "reservoir:team"  # of a node that was planned for one team's work alone
 NODE_POOL_TAG: Final = "karpenter.sh/nodepool"
 NODE_CLASS_TAG: Final = "karpenter.k8s.aws/ec2nodeclass"
 # environment variable: value of OWNER_TAG, the stack's name

@@ -117,6 +117,10 @@ LOST_ON_THE_WAY_BACK: Mapping[tuple[str, str], str] = {
     ): "empty: a refusal is then held against the class as it is now",
     (
         "NodeClaim",
+        "team",
+    ): "kept as it is; the older release launches without the team's tag",
+    (
+        "NodeClaim",
         "is_static",
     ): "kept as it is; the older release knows no static pools and ends such a node when idle",
     (

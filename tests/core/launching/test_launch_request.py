@@ -47,7 +47,7 @@ from reservoir.core.model.plan import OfferingKey
 from reservoir.core.scheduling_terms.efa import EFA, EfaCard
 from reservoir.core.scheduling_terms.resources import Resources
 from reservoir.core.serialisation.json_codec import dumps, loads
-from reservoir.names import NODE_CLAIM_TAG
+from reservoir.names import NODE_CLAIM_TAG, TEAM_TAG
 
 ONE_EFA = Resources.of({EFA: 1})
 TYPES = {instance_type.name: instance_type for instance_type in CATALOGUE}
@@ -333,6 +333,19 @@ def test_claims_share_a_batch_only_when_their_instances_are_interchangeable() ->
     keys = [launch_key(claim) for claim in world.claims()]
     assert keys[0] == keys[1]
     assert len(set(keys)) == 3
+
+
+def test_nodes_of_one_team_carry_its_tag_and_share_no_batch_with_others() -> None:
+    world = World()
+    world.add_workload(replicas=10)
+    world.plan(1, on_demand("m5.large"), batch_id="b-1")
+    (claim,) = world.claims()
+    own = replace(claim, team="audio")
+    assert launch_key(own) != launch_key(claim)
+    facts = LaunchFacts(node_class(), TYPES, "prod", START)
+    tags = build_launch_request([own], facts).tags
+    assert tags[TEAM_TAG] == "audio"
+    assert TEAM_TAG not in build_launch_request([claim], facts).tags
 
 
 def test_types_with_efas_have_templates_of_their_own_where_efas_are_asked_for() -> None:

@@ -70,6 +70,31 @@ def test_equal_claims_share_a_launch_batch() -> None:
     }
 
 
+def test_a_node_is_a_teams_if_all_work_that_it_is_planned_for_is() -> None:
+    world = world_with(0)
+    world.apply(
+        team_manifest("vision", namespaces=["vision"]),
+        team_manifest("research", namespaces=["research"]),
+    )
+    small = Resources.of({"nvidia.com/gpu": 1})
+    world.submit("own", replicas=1)
+    world.submit("nobodys", namespace="web", replicas=1)
+    world.submit("shared", namespace="vision", requests=small, replicas=1)
+    world.submit("too", requests=small, replicas=1)
+    world.plan()
+    found = {
+        tuple(sorted(placed.workload_key for placed in claim.placements)): claim
+        for claim in world.state.node_claims.list_live()
+    }
+    assert {keys: claim.team for keys, claim in found.items()} == {
+        ("research/own",): "research",
+        ("web/nobodys",): "",
+        ("research/too", "vision/shared"): "",
+    }
+    # whose tags differ are not asked for in one call
+    assert found["research/own",].batch_id != found["web/nobodys",].batch_id
+
+
 def test_a_node_has_efas_only_if_its_replicas_ask_for_them() -> None:
     world = world_with(2, capacity_types=("reserved",))
     world.submit("plain", replicas=1)

@@ -1,7 +1,7 @@
 """Between plans and claims: planned nodes become claims, claims become the nodes of the next snapshot."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from reservoir.core.capacity.node_storage import as_launched
@@ -20,6 +20,7 @@ from reservoir.core.model.node_class import NodeClass
 from reservoir.core.model.node_pool import NodePool, min_values
 from reservoir.core.model.plan import PlannedNodes
 from reservoir.core.model.snapshot import Node, PlacedReplicas
+from reservoir.core.model.team import Team
 from reservoir.core.model.workload import Workload
 from reservoir.core.scheduling_terms.efa import wants_efa, without_efa
 from reservoir.core.scheduling_terms.resources import Resources
@@ -158,6 +159,15 @@ class ClaimFacts:
     instance_types: Mapping[str, InstanceType]
     reservations: Mapping[str, CapacityReservation]
     workloads: Mapping[str, Workload]
+    # by namespace
+    teams: Mapping[str, Team] = field(default_factory=dict)
+
+
+def _team(placements: Iterable[PlacedReplicas], teams: Mapping[str, Team]) -> str:
+    """Return the team that all of the work is of; empty where there is none."""
+    namespaces = {placed.workload_key.partition("/")[0] for placed in placements}
+    found = {teams[name].name if name in teams else "" for name in namespaces}
+    return found.pop() if len(found) == 1 else ""
 
 
 def planned_claims(
@@ -210,6 +220,7 @@ def planned_claims(
         placements_changed_at=now,
         placed_with=with_generations((), planned.placements, facts.workloads, room),
         is_static=pool.is_static,
+        team=_team(planned.placements, facts.teams),
     )
     return tuple(replace(template, id=claim_id) for claim_id in ids)
 

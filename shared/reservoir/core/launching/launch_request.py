@@ -129,13 +129,15 @@ def launch_key(claim: NodeClaim) -> tuple[object, ...]:
     """Return what two planned claims must have in common to share one batch, that is one CreateFleet call.
 
     Placements may differ: every alternative of a claim holds its replicas, and equal alternatives make the instances
-    of the call interchangeable. Instances with EFAs are others than those without.
+    of the call interchangeable. Instances with EFAs are others than those without, and those with a team's tag are
+    others than those with another's.
     """
     pools = (claim.offering, claim.alternatives)
     return (
         claim.node_pool_name,
         claim.node_class_name,
         claim.gang_key,
+        claim.team,
         wants_efa(claim.allocatable),
         *pools,
     )
@@ -345,6 +347,8 @@ def _tags(claims: Sequence[NodeClaim], facts: LaunchFacts) -> Mapping[str, str]:
     }
     if len(claims) == 1:
         tags[names.NODE_CLAIM_TAG] = first.id
+    if first.team:
+        tags[names.TEAM_TAG] = first.team
     return tags
 
 

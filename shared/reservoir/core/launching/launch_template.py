@@ -142,6 +142,7 @@ def checked_tags(node_class: NodeClass) -> dict[str, str]:
         names.OWNER_TAG,
         names.NODE_CLAIM_TAG,
         names.BATCH_TAG,
+        names.TEAM_TAG,
         names.NODE_POOL_TAG,
         names.NODE_CLASS_TAG,
     )

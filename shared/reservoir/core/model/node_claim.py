@@ -258,6 +258,8 @@ class NodeClaim:
     moves_to: str | None = None
     # replicas that have done here what they were for
     finished: tuple[PlacedReplicas, ...] = ()
+    # the Team whose work alone it was planned for; empty: several teams', nobody's, or that of no Team
+    team: str = ""
     # where its node can be reached by others of its workloads; the node says so
     address: str | None = None
     seats: tuple[GangSeat, ...] = ()  # in workloads whose nodes know each other

@@ -89,6 +89,7 @@ class Gathered:
                 reservation.id: reservation for reservation in self.snapshot.reservations
             },
             workloads=self.snapshot.workloads,
+            teams=by_namespace(self.snapshot.teams),
         )
 
     def correlation_ids(self) -> Mapping[str, str | None]:
