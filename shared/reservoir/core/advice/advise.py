@@ -6,11 +6,12 @@ played, or saved in too few weeks, is dropped. Of units to give back, those stay
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
 from reservoir.core.advice.count import Cost, Counted
+from reservoir.core.advice.departed import without_departed
 from reservoir.core.advice.lives import Life
 from reservoir.core.advice.play import Played, play
 from reservoir.core.advice.search import LEAST_SAVING_PERMILLE, UnitSearch, weighed
@@ -81,7 +82,11 @@ class Question:
     budget_micro_usd_per_hour: int | None = None
 
     def advise(self) -> Advice:
-        """Find changes and judge them."""
+        """Find changes and judge them, by the work that has not stopped coming."""
+        lives = without_departed(self.lives, self.since, self.until)
+        return replace(self, lives=lives)._advised()
+
+    def _advised(self) -> Advice:
         held = {kind.id: kind.held for kind in self.ground.kinds}
         counted = Counted(self.ground, self.lives, self.since, self.until)
         wanted = UnitSearch(

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Final
 
 from reservoir.core.advice.advise import Advice, Question
+from reservoir.core.advice.departed import departed
 from reservoir.core.advice.lives import Lives, lives_of, with_present
 from reservoir.core.advice.units import ground_of
 from reservoir.core.history.past_demand import DEMAND_KEPT
@@ -126,6 +127,10 @@ def _notes(
         yield f"{lives.unknown_count} workloads had gone before anybody saw what they were, and are left out"
     if unserved:
         yield f"{unserved} workloads fit into nothing that could be had, and are left out"
+    for namespace, at in departed(lives.lives, since, now).items():
+        yield (
+            f"{namespace} has all but stopped wanting anything since {at:%Y-%m-%d}: what it wanted before is left out"
+        )
     blocks_s = _used_in_others_s(samples)
     if blocks_s:
         yield (
