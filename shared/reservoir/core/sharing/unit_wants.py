@@ -1,8 +1,9 @@
 """How many units pending demand would use of each reservation, if it were on that alone; the solve corrects it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from reservoir.core.capacity.node_storage import as_launched
 from reservoir.core.capacity.offerings import reservation_labels, selected_reservations
 from reservoir.core.model.capacity_reservation import CapacityReservation
 from reservoir.core.model.instance_type import CapacityType, InstanceType
@@ -15,11 +16,12 @@ from reservoir.core.scheduling_terms.resources import PODS, Resources
 
 @dataclass(frozen=True, slots=True)
 class _ReservedPlace:
-    """A reservation as a pool reaches it: what is certain of the labels of a node there."""
+    """A reservation as a pool reaches it: what is certain of the labels of a node there, and its room."""
 
     reservation: CapacityReservation
     pool: NodePool
     labels: Mapping[str, str]
+    room: Resources
 
 
 class UnitWants:
@@ -30,40 +32,37 @@ class UnitWants:
         classes = {item.name: item for item in snapshot.node_classes}
         self._places: list[_ReservedPlace] = []
         for pool in snapshot.node_pools:
-            if pool.node_class_name not in classes:
+            node_class = classes.get(pool.node_class_name)
+            if node_class is None:
                 continue
-            for reservation in selected_reservations(
-                snapshot, classes[pool.node_class_name]
-            ):
-                if reservation.instance_type in self._types:
-                    self._places.append(
-                        _ReservedPlace(reservation, pool, self._labels(reservation, pool))
-                    )
-        self._capacity: Mapping[str, Resources] = {
-            place.reservation.id: self._types[place.reservation.instance_type].allocatable
-            for place in self._places
-        }
-        self._accepting: dict[tuple[int, int], frozenset[str]] = {}
+            for reservation in selected_reservations(snapshot, node_class):
+                instance_type = self._types.get(reservation.instance_type)
+                if instance_type is not None:
+                    room = as_launched(instance_type, node_class).allocatable
+                    labels = self._labels(reservation, pool)
+                    self._places.append(_ReservedPlace(reservation, pool, labels, room))
+        self._accepting: dict[tuple[int, int], tuple[_ReservedPlace, ...]] = {}
         # so that no identity is used again while it is remembered
         self._kept: list[Workload] = []
 
     def units(self, workload: Workload, count: int) -> Mapping[str, int]:
-        """Return how many units ``count`` replicas would need of each reservation that they could use alone."""
-        found = {}
-        for reservation_id in self._usable(workload):
-            per_unit = copies(workload.requests, self._capacity[reservation_id])
-            if per_unit:
-                found[reservation_id] = -(-count // per_unit)
-        return found
+        """Return how many units ``count`` replicas would need of each reservation that they could use alone.
 
-    def _usable(self, workload: Workload) -> frozenset[str]:
+        Where classes leave different room on a node of one reservation, the class that leaves most counts.
+        """
+        most: dict[str, int] = {}
+        for place in self._usable(workload):
+            per_unit = copies(workload.requests, place.room)
+            if per_unit > most.get(place.reservation.id, 0):
+                most[place.reservation.id] = per_unit
+        return {key: -(-count // per_unit) for key, per_unit in most.items()}
+
+    def _usable(self, workload: Workload) -> Sequence[_ReservedPlace]:
         asked = (id(workload.node_selector), id(workload.required_node_terms))
         if asked not in self._accepting:
             self._kept.append(workload)
-            self._accepting[asked] = frozenset(
-                place.reservation.id
-                for place in self._places
-                if _may_accept(workload, place.labels)
+            self._accepting[asked] = tuple(
+                place for place in self._places if _may_accept(workload, place.labels)
             )
         return self._accepting[asked]
 
