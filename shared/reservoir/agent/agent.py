@@ -169,12 +169,12 @@ class Agent:
     def _do(self, action: Action) -> None:
         match action:
             case Start(process, run, environment):
-                followed_by = environment["RESERVOIR_CORRELATION_ID"]
+                correlation_id = environment["RESERVOIR_CORRELATION_ID"]
                 log.info(
                     "starts %s-%d, correlation_id %s",
                     process.workload_key,
                     process.number,
-                    followed_by,
+                    correlation_id,
                 )
                 self._work.start(process, run, environment)
             case Arrive(key):

@@ -10,7 +10,7 @@ from reservoir.ports.messaging import (
     OutboundEvent,
     WorkQueue,
 )
-from reservoir.runtime.observability import FOLLOWED_BY, about, logger
+from reservoir.runtime.observability import CORRELATION_IDS, about, logger
 
 
 class ToldInTheLog:
@@ -48,7 +48,7 @@ def _say_all(events: Sequence[OutboundEvent]) -> None:
 def _say(kinds: Mapping[str, int], ids: Collection[str]) -> None:
     if ids:
         about(ids)
-        logger.info("facts told", extra={"facts": kinds, FOLLOWED_BY: list(ids)})
+        logger.info("facts told", extra={"facts": kinds, CORRELATION_IDS: list(ids)})
 
 
 class SentInTheLog:
@@ -78,5 +78,5 @@ class SentInTheLog:
                 "claim_ids": batch.claim_ids[:NAMED_MAX],
             }
             logger.info(
-                "launch sent", extra={**more, FOLLOWED_BY: list(batch.correlation_ids)}
+                "launch sent", extra={**more, CORRELATION_IDS: list(batch.correlation_ids)}
             )

@@ -14,7 +14,7 @@ from reservoir.names import ANY_FUNCTION, METRICS_NAMESPACE, ROWS_LOGGER, ROWS_U
 from reservoir.ports.messaging import NAMED_MAX
 
 # the key of a line: the messages that its workloads began with
-FOLLOWED_BY: Final = "correlation_ids"
+CORRELATION_IDS: Final = "correlation_ids"
 UNITS: Final = {
     Unit.COUNT: MetricUnit.Count,
     Unit.SECONDS: MetricUnit.Seconds,
@@ -68,15 +68,15 @@ logging.getLogger(ROWS_LOGGER).addHandler(_RowsHandler())
 
 def about(ids: Iterable[str]) -> None:
     """Let every line from now on name these correlation ids too; no line names more than ``NAMED_MAX``."""
-    known: Sequence[str] = logger.get_current_keys().get(FOLLOWED_BY) or ()
+    known: Sequence[str] = logger.get_current_keys().get(CORRELATION_IDS) or ()
     named = list(dict.fromkeys([*known, *ids]))[:NAMED_MAX]
     if named:
-        logger.append_keys(**{FOLLOWED_BY: named})
+        logger.append_keys(**{CORRELATION_IDS: named})
 
 
 def forget() -> None:
     """Let lines name no correlation ids again: what comes now is about others."""
-    logger.remove_keys([FOLLOWED_BY])
+    logger.remove_keys([CORRELATION_IDS])
 
 
 def observed(handler: Handler) -> Handler:

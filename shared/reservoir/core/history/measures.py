@@ -194,12 +194,10 @@ def lines(sample: Sample) -> Iterator[Line]:
             "node_count": bought.node_count,
             "usd_per_hour": bought.micro_usd_per_hour / _MICRO,
         }
-        followed_by = (
-            {}
-            if bought.correlation_id is None
-            else {"correlation_ids": (bought.correlation_id,)}
-        )
-        yield Line(Subject.BOUGHT, bought.workload_key, paid, followed_by)
+        about: dict[str, tuple[str, ...]] = {}
+        if bought.correlation_id is not None:
+            about["correlation_ids"] = (bought.correlation_id,)
+        yield Line(Subject.BOUGHT, bought.workload_key, paid, about)
 
     for team in sorted(
         sample.teams, key=lambda it: (-it.used_count, -it.waiting_replica_count, it.name)

@@ -234,16 +234,16 @@ def _waiting(waiting: Sequence[PendingForReason]) -> Iterator[WaitingSample]:
 def _bought(launched: Sequence[NodeClaim]) -> Iterator[BoughtSample]:
     nodes: dict[str, int] = {}
     paid: dict[str, int] = {}
-    followed_by: dict[str, str] = {}
+    correlation_ids: dict[str, str] = {}
     for claim in launched:
         price, parts = price_of(claim), parts_of(claim, claim.placements)
         if claim.offering.capacity_type is CapacityType.RESERVED or not parts:
             continue
-        followed_by |= claim.correlation_ids
+        correlation_ids |= claim.correlation_ids
         everything = sum(part for _, part in parts)
         for placed in claim.placements:
             nodes[placed.workload_key] = nodes.get(placed.workload_key, 0) + 1
         for key, part in parts:
             paid[key] = paid.get(key, 0) + price * part // everything
     for key in sorted(paid, key=lambda key: (-paid[key], key)):
-        yield BoughtSample(key, nodes[key], paid[key], followed_by.get(key))
+        yield BoughtSample(key, nodes[key], paid[key], correlation_ids.get(key))

@@ -124,7 +124,7 @@ def node_terminated(
         reason=reason,
         terminated_at=terminated_at,
         returned=placed_workloads(returned, claim.correlation_ids),
-        correlation_ids=_followed_by(claim),
+        correlation_ids=_correlation_ids(claim),
     )
 
 
@@ -134,7 +134,7 @@ def capacity_type_changed(before: NodeClaim, after: NodeClaim) -> NodeCapacityTy
         node=node_detail(after),
         previous=before.offering.capacity_type,
         previous_capacity_reservation_id=before.offering.reservation_id,
-        correlation_ids=_followed_by(after),
+        correlation_ids=_correlation_ids(after),
     )
 
 
@@ -163,9 +163,9 @@ def launch_failed(
 ) -> LaunchFailed:
     """Say that EC2 refused a launch; ``claims`` share one offering and still carry their placements."""
     counts: dict[str, int] = {}
-    followed_by: dict[str, str] = {}
+    correlation_ids: dict[str, str] = {}
     for claim in claims:
-        followed_by |= claim.correlation_ids
+        correlation_ids |= claim.correlation_ids
         for placed in claim.placements:
             counts[placed.workload_key] = counts.get(placed.workload_key, 0) + placed.count
     return LaunchFailed(
@@ -174,7 +174,7 @@ def launch_failed(
         code=code,
         message=message,
         workloads=placed_workloads(
-            [PlacedReplicas(key, counts[key]) for key in sorted(counts)], followed_by
+            [PlacedReplicas(key, counts[key]) for key in sorted(counts)], correlation_ids
         ),
         unavailable_until=until,
     )
@@ -309,5 +309,5 @@ def by_workload(placements: Iterable[PlacedReplicas]) -> Mapping[str, int]:
     return counts
 
 
-def _followed_by(claim: NodeClaim) -> list[str]:
+def _correlation_ids(claim: NodeClaim) -> list[str]:
     return sorted(set(claim.correlation_ids.values()))[:NAMED_MAX]

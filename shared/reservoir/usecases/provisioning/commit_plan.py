@@ -139,19 +139,19 @@ class PlanCommitter:
         Raises UnreadableRowsError.
         """
         facts = gathered.facts()
-        followed_by = gathered.correlation_ids()
+        correlation_ids = gathered.correlation_ids()
         claims: list[NodeClaim] = []
         follow = Followers(self.node_claims, gathered, now)
         for planned in plan.launches:
             ids = [self.ids.new_id("nc") for _ in range(planned.count)]
             made = planned_claims(planned, ids, facts, plan_id=plan_id, now=now)
-            claims += [correlated(claim, followed_by) for claim in made]
+            claims += [correlated(claim, correlation_ids) for claim in made]
         claims = in_batches(claims, self.ids)
         existing: list[tuple[NodeClaim, NodeClaim]] = []
         for placement in plan.existing:
             before = gathered.claims[placement.claim_id]
             grown = grown_claim(before, placement.placements, now, facts.workloads)
-            existing.append((before, correlated(grown, followed_by)))
+            existing.append((before, correlated(grown, correlation_ids)))
         claims, existing = follow.noted(claims, existing)
         gangs = {
             claim.gang_key for claim in claims if claim.gang_key is not None
@@ -227,11 +227,11 @@ def _launch_batch(batch_id: str, members: Sequence[NodeClaim]) -> LaunchBatch:
     return LaunchBatch(
         batch_id,
         tuple(claim.id for claim in members),
-        correlation_ids=_followed_by(members),
+        correlation_ids=_correlation_ids(members),
     )
 
 
-def _followed_by(claims: Iterable[NodeClaim]) -> tuple[str, ...]:
+def _correlation_ids(claims: Iterable[NodeClaim]) -> tuple[str, ...]:
     """Return the correlation ids of a batch's workloads, as far as a line of a log should be long."""
     return tuple(correlation_ids_of(claims)[:NAMED_MAX])
 

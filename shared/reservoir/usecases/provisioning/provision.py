@@ -150,7 +150,7 @@ class Provision:
         self.gatherer.turns.begin(self.clock.now())
         found = self.gatherer.listed_or(woken.workload_keys, reading)
         report.unread_count = self.gatherer.turns.unread_count
-        report.correlation_ids = _followed_by(found.values())
+        report.correlation_ids = _correlation_ids(found.values())
         if not any(record.needs_planning for record in found.values()):
             return report
         reading = reading or self.gatherer.read_policy()
@@ -254,7 +254,7 @@ class Provision:
     ) -> Committed:
         snapshot = gathered.snapshot
         report.pending_count = sum(demand.pending_count for demand in snapshot.demands)
-        report.correlation_ids = _followed_by(
+        report.correlation_ids = _correlation_ids(
             gathered.records[it.workload.key]
             for it in snapshot.demands
             if it.workload.key in gathered.records
@@ -378,7 +378,7 @@ class Provision:
         return shed
 
 
-def _followed_by(records: Iterable[WorkloadRecord]) -> list[str]:
+def _correlation_ids(records: Iterable[WorkloadRecord]) -> list[str]:
     """Return the correlation ids of workloads, as far as a line of a log should be long."""
     return sorted({it.correlation_id for it in records if it.correlation_id is not None})[
         :NAMED_MAX
