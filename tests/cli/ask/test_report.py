@@ -236,6 +236,16 @@ def test_of_a_time_of_which_nothing_is_kept_the_page_says_so() -> None:
     assert text.count("<dd>not known<small>") == 4
 
 
+def test_of_a_time_whose_events_are_no_longer_kept_the_page_says_so() -> None:
+    said = "The first event that is kept of this time is of 2026-01-15 13:00"
+    month = SINCE - timedelta(days=29)
+    assert said in page(make_report("production", month, UNTIL, [], events()))
+    assert said not in page(make_report("production", SINCE, UNTIL, [], events()))
+    assert "No event of this time is kept" in page(
+        make_report("production", month, UNTIL, [], [])
+    )
+
+
 class Stack(OwnOutside):
     """The part of ``reservoir.cli.stack.connection.Connection`` that a report needs."""
 

@@ -43,6 +43,7 @@ NOTABLE_MAX: Final = 100
 STORIES_MAX: Final = 20
 STORY_EVENTS_MAX: Final = 12
 _HOUR_S: Final = 3600
+_EVENTS_FROM_WITHIN: Final = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +174,15 @@ class Report:
     stories: tuple[Story, ...]  # of the objects that the notable events are about
     money: Metered | None = None  # of whole days; None: the accounts have nothing of them
     beside: Metered | None = None  # the days that it is compared with
+    first_event_at: datetime | None = None
+
+    @property
+    def lacks_events(self) -> bool:
+        """Whether there is none of the first day: they may have been kept for less time than is told of."""
+        until = self.since + _EVENTS_FROM_WITHIN
+        return self.until > until and (
+            self.first_event_at is None or self.first_event_at > until
+        )
 
     @property
     def known_percent(self) -> int:
@@ -219,6 +229,7 @@ def make_report(
         stories=tuple(_stories([it.about for it in shown if it.about], events)),
         money=money,
         beside=beside,
+        first_event_at=events[0].at if events else None,
     )
 
 
