@@ -183,15 +183,15 @@ class Least:
 
 
 def least_units(snapshot: Snapshot, plan: Plan, weigh: Callable[[Place], float]) -> Least:
-    """Return what the units weigh at least of plans that place as much as this one and buy no more."""
+    """Return what the units weigh at least of plans that place as much as this one, buy and misuse no more."""
     program = _Units(snapshot, plan, weigh)
-    nodes = [_Node(snapshot, place) for place in program.places]
+    nodes = list(_nodes(snapshot, program.places))
     for _ in range(_ROUNDS_MAX):
         prices = program.solved()
         found = 0
-        for number, node in enumerate(nodes):
+        for number, node in nodes:
             content, value = node.best(prices.of_replicas)
-            if value > prices.of_places[number] + _TINY:
+            if value > prices.of_node(number, content) + _TINY:
                 program.add(number, content)
                 found += 1
         if not found:
@@ -200,18 +200,58 @@ def least_units(snapshot: Snapshot, plan: Plan, weigh: Callable[[Place], float])
     raise RuntimeError("no optimum in so many rounds")
 
 
+def _nodes(snapshot: Snapshot, places: Sequence[Place]) -> Iterator[tuple[int, "_Node"]]:
+    """Yield what is to be filled; one with GPUs twice, with work for them and without."""
+    gpu_is_asked = [bool(demand.workload.requests[GPU]) for demand in snapshot.demands]
+    anything = [True] * len(gpu_is_asked)
+    for number, place in enumerate(places):
+        if place.units is None or not place.instance_type.capacity[GPU]:
+            yield number, _Node(snapshot, place, anything)
+            continue
+        yield number, _Node(snapshot, place, [not asked for asked in gpu_is_asked])
+        for index, asked in enumerate(gpu_is_asked):
+            if asked and accepts(snapshot.demands[index].workload, place):
+                yield number, _Node(snapshot, place, anything, with_one_of=index)
+
+
+class _Misuse:
+    """Whether a node leaves the GPUs of a reserved unit idle."""
+
+    def __init__(self, snapshot: Snapshot, places: Sequence[Place]) -> None:
+        self._places = places
+        self._asking = [
+            index
+            for index, demand in enumerate(snapshot.demands)
+            if demand.workload.requests[GPU]
+        ]
+
+    def of(self, number: int, content: Content) -> bool:
+        """Say it of a node of this place with this content."""
+        place = self._places[number]
+        has_idle = place.units is not None and bool(place.instance_type.capacity[GPU])
+        return has_idle and not any(content[index] for index in self._asking)
+
+
 @dataclass(frozen=True, slots=True)
 class _Prices:
-    """What one more replica is worth to the program, and what a node of each place costs it."""
+    """What one more replica is worth to the program, and what a node of each place, and idle GPUs, cost it."""
 
     of_replicas: Sequence[float]
     of_places: Sequence[float]
+    of_misuse: float
+    misuse: _Misuse
+
+    def of_node(self, number: int, content: Content) -> float:
+        """Return what a node of this place with this content costs."""
+        idle = self.of_misuse if self.misuse.of(number, content) else 0.0
+        return self.of_places[number] + idle
 
 
 class _Units:
     """The linear program: the units that weigh least for the demand that is placed and the money that is spent.
 
-    Rows: replicas by demand, units by place, money. Columns: a node of a place with a content.
+    Rows: replicas by demand, units by place, nodes with idle GPUs, money. Columns: a node of a place with a content.
+    Idle GPUs come before what units weigh, as in the order that plans keep: no more are idle than in the plan.
     """
 
     def __init__(
@@ -228,8 +268,10 @@ class _Units:
             unlimited if place.units is None else float(place.units)
             for place in self.places
         ]
-        lower = [*map(float, placed), *[-unlimited] * (len(most) + 1)]
-        upper = [*[unlimited] * len(placed), *most, money_usd]
+        self._misuse = _Misuse(snapshot, self.places)
+        idle = float(sum(launch.count for launch in misused_launches(snapshot, plan)))
+        lower = [*map(float, placed), *[-unlimited] * (len(most) + 2)]
+        upper = [*[unlimited] * len(placed), *most, idle, money_usd]
         self._replicas = len(placed)
         self._highs = _solver()
         none = np.zeros(0)
@@ -262,7 +304,9 @@ class _Units:
         place = self.places[number]
         entries = {index: float(count) for index, count in enumerate(content) if count}
         entries[self._replicas + number] = 1.0
-        entries[self._replicas + len(self.places)] = place.price_usd
+        if self._misuse.of(number, content):
+            entries[self._replicas + len(self.places)] = 1.0
+        entries[self._replicas + len(self.places) + 1] = place.price_usd
         rows = np.array(list(entries), dtype=np.int32)
         values = np.array(list(entries.values()))
         self._highs.addCol(
@@ -278,7 +322,8 @@ class _Units:
         for number, place in enumerate(self.places):
             own = self._weights[number] - duals[self._replicas + number]
             of_places.append(own - duals[-1] * place.price_usd)
-        return _Prices(duals[: self._replicas], of_places)
+        of_replicas = duals[: self._replicas]
+        return _Prices(of_replicas, of_places, -duals[-2], self._misuse)
 
     def optimum(self) -> float:
         """Return what the units of the last solution weigh, in fractions of units."""
@@ -297,7 +342,14 @@ class _Units:
 class _Node:
     """The integer program: which content of a node of a place is worth most."""
 
-    def __init__(self, snapshot: Snapshot, place: Place) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        place: Place,
+        may_join: Sequence[bool],
+        *,
+        with_one_of: int | None = None,
+    ) -> None:
         self._highs = _solver()
         names = _names(snapshot)
         sizes = np.array([float(place.instance_type.allocatable[name]) for name in names])
@@ -307,9 +359,11 @@ class _Node:
         self._highs.addRows(len(names), lowest, sizes / scale, 0, none, none, none)
         rows = np.arange(len(names), dtype=np.int32)
         for index, demand in enumerate(snapshot.demands):
-            most = demand.pending_count if accepts(demand.workload, place) else 0
+            is_allowed = may_join[index] and accepts(demand.workload, place)
+            most = demand.pending_count if is_allowed else 0
+            least = 1.0 if index == with_one_of else 0.0
             asked = np.array([float(demand.workload.requests[name]) for name in names])
-            self._highs.addCol(0.0, 0.0, float(most), len(rows), rows, asked / scale)
+            self._highs.addCol(0.0, least, float(most), len(rows), rows, asked / scale)
             self._highs.changeColIntegrality(index, highspy.HighsVarType.kInteger)
 
     def best(self, worth: Sequence[float]) -> tuple[Content, float]:

@@ -28,6 +28,8 @@ from reservoir.core.solver.solution.substitutes import Substitutes
 
 # with more, the deadline leaves time for the certificate or for a better packing, not for both
 _ITEM_TYPES_MAX = 400
+# Each turn starts from what the last one found, which may have left money for more.
+_SPARING_TURNS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,11 @@ def _pack_batches(
     if bin_types.reserved and not policy.expired():
         repack = [_repacked] if improves else []
         best = with_units_spared(empty, best, bin_types.reserved, outlay, *repack)
+        for _ in range(_SPARING_TURNS if improves else 0):
+            spared = _spared_exactly(empty, best, bin_types)
+            if spared is None or outlay(spared) >= outlay(best):
+                break
+            best = spared
     disaggregation = Disaggregation(state, item_types)
     for use in best.uses:
         disaggregation.write(use)
@@ -158,6 +165,19 @@ def _repacked(base: Packing, greedy: Packing, units: Sequence[BinType]) -> Packi
     except ModuleNotFoundError:
         return None
     packing: Packing | None = column_generation.packed_by_worth(base, greedy, units)
+    return packing
+
+
+def _spared_exactly(empty: Packing, best: Packing, bin_types: BinTypes) -> Packing | None:
+    """Return the packing with fewer units that an integer program finds for the same money, if there is one."""
+    tiers = {bin_type.option.entry.tier for bin_type in bin_types.reserved}
+    if len(tiers) > 1 or not _is_improvable(best):
+        return None  # an operator's order of pools stands above the worth of units
+    try:
+        program = import_module("reservoir.core.solver.column_generation.spared_program")
+    except ModuleNotFoundError:
+        return None
+    packing: Packing | None = program.spared_exactly(empty, best, bin_types.reserved)
     return packing
 
 

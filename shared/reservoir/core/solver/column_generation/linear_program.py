@@ -104,6 +104,17 @@ class LinearProgram:
 
     def solve_whole(self) -> bool:
         """Solve with every column a whole number; False when no best solution was proven within the limit."""
+        self._search_whole()
+        return bool(self._highs.getModelStatus() == highspy.HighsModelStatus.kOptimal)
+
+    def solve_whole_from(self, values: Sequence[float]) -> bool:
+        """Look from a known solution in whole numbers for a better one, within the limit; False without any."""
+        known = highspy.HighsSolution()
+        known.col_value = list(values)
+        self._search_whole(known)
+        return bool(self._highs.getInfo().primal_solution_status)
+
+    def _search_whole(self, known: Any = None) -> None:
         for name in ("mip_rel_gap", "mip_abs_gap"):
             self._highs.setOptionValue(name, 0.0)
         # A node limit stops at the same place on every machine; a time limit would not.
@@ -111,8 +122,9 @@ class LinearProgram:
         self._highs.setOptionValue("solver", "choose")
         for column in range(self._highs.getNumCol()):
             self._highs.changeColIntegrality(column, highspy.HighsVarType.kInteger)
+        if known is not None:
+            self._highs.setSolution(known)
         self._highs.run()
-        return bool(self._highs.getModelStatus() == highspy.HighsModelStatus.kOptimal)
 
     def proven(self) -> float:
         """Return what the optimum is at least by the duals of the last solution; needs bounds on all rows and columns.

@@ -14,19 +14,28 @@ from reservoir.core.solver.column_generation.linear_program import (
 )
 from reservoir.core.solver.packing.item_types import BinType
 from reservoir.core.solver.packing.knapsack import Pattern
-from reservoir.core.solver.packing.packing import Packing
+from reservoir.core.solver.packing.packing import Packing, PatternUse
 from reservoir.core.solver.solution.residual_capacity import ResidualCapacity
 
+# The row for what is bought; no pool has this name.
+_MONEY = ("", "money")
+# Rounding of sums in USD an hour.
+_SAME_MONEY = 1e-9
 _UNPLACED = 1e6  # USD an hour: a replica stays unplaced only where no pattern holds it
 
 
 class RestrictedMaster:
-    """The program. Rows: demand by item, units by reservation, limits by pool and resource. Columns: patterns."""
+    """The program. Rows: demand by item, units by reservation, limits by pool and resource. Columns: patterns.
 
-    def __init__(self, base: Packing) -> None:
+    With ``bought`` there is a row for money too: no more is spent than on these nodes.
+    """
+
+    def __init__(self, base: Packing, bought: Sequence[PatternUse] | None = None) -> None:
         self._items = len(base.left)
         self._limits = base.residual.limits
         most = _most(base.residual)
+        if bought is not None:
+            most[_MONEY] = _money(bought) + _SAME_MONEY
         self._row_of = {name: row for row, name in enumerate(most, self._items)}
         rows = [
             *((float(count), INFINITY) for count in base.left),
@@ -47,9 +56,11 @@ class RestrictedMaster:
             (self._row_of[pool, name], float(counted(capacity, name)))
             for name in self._limits.get(pool, ())
         ]
-        if option.reservation is None:
-            return entries
-        return [*entries, (self._row_of["", option.unit_key], 1.0)]
+        if option.reservation is not None:
+            entries.append((self._row_of["", option.unit_key], 1.0))
+        elif _MONEY in self._row_of:
+            entries.append((self._row_of[_MONEY], bin_type.price))
+        return entries
 
     def add(self, patterns: Iterable[tuple[BinType, Pattern]]) -> int:
         """Add the patterns that are not known at such a price; return how many that were."""
@@ -75,6 +86,22 @@ class RestrictedMaster:
         """Change what a use of each of ``patterns`` costs, in USD an hour."""
         self.program.recost(dict(enumerate(costs, self._items)))
 
+    def solve_whole_from(self, counts: Sequence[float]) -> bool:
+        """Look for whole numbers that cost less than these of ``patterns``; False when there is no solution."""
+        return self.program.solve_whole_from([*[0.0] * self._items, *counts])
+
+    def packed(self, base: Packing) -> Packing:
+        """Return the packing that the last solution, of whole numbers, makes of a base.
+
+        What columns count twice is placed once: the last use takes what is left.
+        """
+        packing = base.fork()
+        for count, (bin_type, pattern) in zip(self.counts(), self.patterns, strict=True):
+            whole = round(count)
+            for _ in range(whole - packing.repeat(bin_type, pattern, whole)):
+                packing.repeat_in_part(bin_type, pattern)
+        return packing
+
     def counts(self) -> list[float]:
         """Return how often each of ``patterns`` is used in the last solution."""
         return self.program.values()[self._items :]
@@ -85,6 +112,13 @@ class RestrictedMaster:
             self.program.rebound(index, float(left), INFINITY)
         for name, most in _most(packing.residual).items():
             self.program.rebound(self._row_of[name], -INFINITY, most)
+
+
+def _money(bought: Sequence[PatternUse]) -> float:
+    """Return what these nodes cost, in USD an hour."""
+    return sum(
+        [use.bin_type.price * use.count for use in bought if use.bin_type is not None]
+    )
 
 
 def _most(residual: ResidualCapacity) -> dict[tuple[str, str], float]:

@@ -36,12 +36,7 @@ def packed_exactly(base: Packing, bin_types: BinTypes) -> Packing | None:
     master.recost([_cost(base, bin_type, pattern) for bin_type, pattern in master.patterns])
     if not master.program.solve_whole():
         return None
-    packing = base.fork()
-    for count, (bin_type, pattern) in zip(master.counts(), master.patterns, strict=True):
-        whole = round(count)
-        for _ in range(whole - packing.repeat(bin_type, pattern, whole)):
-            packing.repeat_in_part(bin_type, pattern)
-    return packing
+    return master.packed(base)
 
 
 def _cost(base: Packing, bin_type: BinType, pattern: Pattern) -> float:

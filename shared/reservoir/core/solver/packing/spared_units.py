@@ -65,12 +65,12 @@ def _spared(
     units_moving = sum(use.count for use in best.uses) - sum(use.count for use in staying)
     if best.floor.percent or units_moving < 2:
         return []
-    again = _packed_again(_repeated(empty, staying), best, reserved, repack)
-    candidates = [_repeated(empty, packing.uses) for packing in again]
-    return list(filter(partial(_keeps_limits, best), candidates))
+    again = _packed_again(with_uses_of(empty, staying), best, reserved, repack)
+    candidates = [with_uses_of(empty, packing.uses) for packing in again]
+    return list(filter(partial(keeps_limits, best), candidates))
 
 
-def _repeated(empty: Packing, uses: Iterable[PatternUse]) -> Packing:
+def with_uses_of(empty: Packing, uses: Iterable[PatternUse]) -> Packing:
     """Return a packing of just these uses."""
     packing = empty.fork()
     for use in uses:
@@ -78,7 +78,7 @@ def _repeated(empty: Packing, uses: Iterable[PatternUse]) -> Packing:
     return packing
 
 
-def _keeps_limits(best: Packing, found: Packing) -> bool:
+def keeps_limits(best: Packing, found: Packing) -> bool:
     """Whether no pool's limit has less left than before: nodes on units count there, and others wait for the rest."""
     for pool, limits in best.residual.limits.items():
         left_now = found.residual.limits[pool]
@@ -88,8 +88,15 @@ def _keeps_limits(best: Packing, found: Packing) -> bool:
 
 
 def _is_movable(best: Packing, use: PatternUse, options: Set[int]) -> bool:
-    """Whether a use is of one of these units, and no rule about hosts keeps its replicas where they are."""
+    """Whether a use is of one of these units, and its replicas may go elsewhere."""
     if use.bin_type is None or use.bin_type.option.index not in options:
+        return False
+    return may_move(best, use)
+
+
+def may_move(best: Packing, use: PatternUse) -> bool:
+    """Whether a use is of nodes to be launched, and no rule about hosts keeps its replicas where they are."""
+    if use.bin_type is None:
         return False
     return all(best.item_types[index].host is None for index in use.pattern)
 

@@ -1,0 +1,90 @@
+"""The filling of one node that is worth most: an exact answer to the pricing problem where items are few.
+
+A bounded knapsack of several resources, by branch and bound (Martello and Toth 1990). The bound is that of one resource
+made of all, each counted by its part of the node (a surrogate relaxation, Glover 1968), filled in fractions.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from reservoir.core.solver.packing.item_types import ItemType
+from reservoir.core.solver.packing.knapsack import Pattern
+from reservoir.core.solver.problem.vectors import Vector, copies_that_fit
+
+# A search that has not ended by then gives the best that it found.
+_STEPS_MAX = 3_000
+_TINY = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """What may go onto the node; ``part`` is what a replica takes of it, all resources together."""
+
+    index: int
+    request: Vector
+    value: float
+    part: float
+    most: int
+
+
+class BestFilling:
+    """The search for one node of a size; ``left`` bounds the replicas of each item."""
+
+    def __init__(
+        self,
+        item_types: Sequence[ItemType],
+        values: Mapping[int, float],
+        left: Mapping[int, int],
+        size: Vector,
+    ) -> None:
+        self._size = size
+        items = []
+        for index, value in values.items():
+            request = item_types[index].request
+            items.append(_Item(index, request, value, self._part(request), left[index]))
+        # What is worth most for its part first: the first branches are good, and the bound cuts off the others.
+        self._items = sorted(
+            items, key=lambda it: (-it.value / max(it.part, _TINY), it.index)
+        )
+
+    def found(self) -> tuple[float, Pattern]:
+        """Return the value and the pattern of the best filling; nothing where nothing fits."""
+        best_value = 0.0
+        best: Pattern = ()
+        steps_left = _STEPS_MAX
+        stack: list[tuple[int, Vector, float, Pattern]] = [(0, self._size, 0.0, ())]
+        while stack and steps_left:
+            steps_left -= 1
+            position, room, value, pattern = stack.pop()
+            if value > best_value + _TINY:
+                best_value, best = value, pattern
+            if value + self._bound(position, room) <= best_value + _TINY:
+                continue
+            item = self._items[position]
+            most = min(item.most, copies_that_fit(item.request, room))
+            # The fullest is looked at first: it is pushed last.
+            for count in range(most + 1):
+                taken = [amount * count for amount in item.request]
+                rest = tuple(free - part for free, part in zip(room, taken, strict=True))
+                with_item = (*pattern, (item.index, count)) if count else pattern
+                stack.append((position + 1, rest, value + item.value * count, with_item))
+        return best_value, tuple(sorted(best))
+
+    def _bound(self, position: int, room: Vector) -> float:
+        """Return what the items from this one on may add at most."""
+        left = self._part(room)
+        value = 0.0
+        for item in self._items[position:]:
+            copies = min(float(item.most), left / max(item.part, _TINY))
+            value += copies * item.value
+            left -= copies * item.part
+            if left <= 0:
+                break
+        return value
+
+    def _part(self, amounts: Vector) -> float:
+        """Return which part of the node these amounts are, in the mean of its resources."""
+        parts = [
+            amount / size for amount, size in zip(amounts, self._size, strict=True) if size
+        ]
+        return sum(parts) / len(parts)
