@@ -34,6 +34,9 @@ from lab.embedded.ec2.reservations.view import reservation_of
 
 Parameters = dict[str, Any]
 COUNT_LIMIT = 1000
+# https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-reservations-release.html; not `pending`, which it shows
+# for up to five minutes.
+_CANCELLABLE = frozenset({"assessing", "scheduled", "active", "delayed"})
 _RESERVATION_ID = re.compile(r"cr-[0-9a-f]{8,17}")
 
 
@@ -142,9 +145,9 @@ def cancel_capacity_reservation(world: World, parameters: Parameters) -> dict[st
         ``UnauthorizedOperation``.
     """
     reservation = own_plain(world, parameters["CapacityReservationId"])
-    if reservation.state not in {"active", "pending", "assessing", "scheduled", "delayed"}:
+    if reservation.state not in _CANCELLABLE:
         raise wrong_reservation_state(
-            f"The capacity reservation is already {reservation.state}."
+            f"A capacity reservation that is {reservation.state} cannot be cancelled."
         )
     quote = accepted_cancellation(world, reservation, parameters)
     if quote is not None and quote.charge_end_at > world.now():

@@ -237,6 +237,17 @@ def test_cancelling_leaves_instances_running_on_demand(cloud: Cloud) -> None:
         cloud.ec2.cancel_capacity_reservation(CapacityReservationId=made)
 
 
+def test_what_is_still_pending_cannot_be_cancelled(cloud: Cloud) -> None:
+    cloud.control("configure", reservation_pending_s=300)
+    made = cloud.reserve(1)
+    assert cloud.reservation(made)["State"] == "pending"
+    with refused("InvalidCapacityReservationState"):
+        cloud.ec2.cancel_capacity_reservation(CapacityReservationId=made)
+    cloud.advance(minutes=5)
+    cloud.ec2.cancel_capacity_reservation(CapacityReservationId=made)
+    assert cloud.reservation(made)["State"] == "cancelled"
+
+
 def test_only_the_owner_changes_a_reservation(cloud: Cloud) -> None:
     shared = cloud.control("share_reservation", instance_type=TYPE, zone=ZONE_A, count=1)[
         "capacity_reservation_id"
