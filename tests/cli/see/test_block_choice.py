@@ -70,6 +70,9 @@ class Stack(WorldStack[DisruptWorld]):
     def __post_init__(self) -> None:
         self.capacity_blocks = Sale(self.world)
 
+    def pause(self, seconds: float) -> None:
+        self.world.clock.advance(seconds=seconds)
+
     def wants(self, name: str, units: int, hours: int = 20, **changes: Any) -> None:
         self.world.submit(name, replicas=units, gpus=8, duration_s=hours * 3600, **changes)
 
@@ -158,6 +161,28 @@ def test_all_that_waits_shares_a_block(stack: Stack) -> None:
         in told
     )
     assert stack.capacity_blocks.asked == [("p5.48xlarge", 4, 24), ("p5.48xlarge", 8, 24)]
+
+
+def test_more_workloads_than_can_be_tried_in_every_way_share_blocks_too(
+    stack: Stack,
+) -> None:
+    for number in range(8):
+        stack.wants(f"small-{number}", 2, hours=5, fallback=RESERVED_ALONE)
+    told = lines(stack.search("all"))
+    # eighty unit hours: four units for a day have room for them, two would take two days
+    assert told[0].startswith("4 p5.48xlarge for 1d")
+    assert not any("goes on waiting" in line for line in told)
+    assert told[-1].startswith("the best that was found")
+
+
+def test_it_asks_no_faster_than_ec2_answers(stack: Stack) -> None:
+    begun_at = stack.world.clock.now()
+    for number in range(7):
+        stack.wants(f"w-{number}", 2**number, hours=23 * (number + 1))
+    lines(stack.search("all"))
+    asked = len(stack.capacity_blocks.asked)
+    assert asked > 10
+    assert stack.world.clock.now() - begun_at == (asked - 10) * timedelta(seconds=7)
 
 
 def test_what_no_block_serves_goes_on_waiting(stack: Stack) -> None:
@@ -249,10 +274,11 @@ def test_workloads_that_cannot_be_searched_for_are_refused_with_the_reason(
     assert "research/endless has no duration" in stack.search("research/endless").stderr
     stack.world.submit("wide", gpus=9, duration_s=3600)
     assert "research/wide cannot run on p5.48xlarge" in stack.search("research/wide").stderr
-    for number in range(7):
+    for number in range(21):
         stack.wants(f"many-{number}", 1)
     assert (
-        "7 workloads wait, and the search is about 6 at most" in stack.search("all").stderr
+        "21 workloads wait, and the search is about 20 at most"
+        in stack.search("all").stderr
     )
     stack.capacity_blocks = replace(stack.capacity_blocks, currency="CNY")
     assert "is sold in CNY" in stack.search("research/many-1").stderr

@@ -82,18 +82,19 @@ class BlockChoice:
         return self.fee_micro_usd + self.on_demand_micro_usd + self.waiting_micro_usd
 
 
-class _Score(NamedTuple):
+class Score(NamedTuple):
     """What is compared: first how many are left over."""
 
     left_over: int
     micro_usd: int
 
-    def plus(self, other: "_Score") -> "_Score":
-        return _Score(self.left_over + other.left_over, self.micro_usd + other.micro_usd)
+    def plus(self, other: "Score") -> "Score":
+        """Return both together."""
+        return Score(self.left_over + other.left_over, self.micro_usd + other.micro_usd)
 
 
-class _Shift(NamedTuple):
-    """What some needs, as the bits of a mask, cost in a window, and when each begins."""
+class Shift(NamedTuple):
+    """What some needs, by their index, cost in a window beside its fee, and when each begins."""
 
     micro_usd: int
     begin: tuple[tuple[int, datetime], ...]
@@ -112,8 +113,8 @@ class BlockSearch:
     waiting_micro_usd_per_unit_hour: int = 0
     held: Sequence[BlockWindow] = ()  # blocks of the account that count against the quota
     at_once_max: int = INSTANCES_AT_ONCE_MAX
-    _shifts: dict[tuple[BlockWindow, int], _Shift | None] = field(default_factory=dict)
-    _best: tuple[_Score, _Taken] | None = None
+    _shifts: dict[tuple[BlockWindow, int], Shift | None] = field(default_factory=dict)
+    _best: tuple[Score, _Taken] | None = None
 
     def __post_init__(self) -> None:
         """Refuse what would take too long."""
@@ -125,16 +126,16 @@ class BlockSearch:
     def best(self) -> BlockChoice:
         """Return the best choice; of equal ones the one that buys less."""
         self._best = None
-        self._extend(0, (1 << len(self.needs)) - 1, _Score(0, 0), ())
+        self._extend(0, (1 << len(self.needs)) - 1, Score(0, 0), ())
         assert self._best is not None
         return self._choice(self._best[1])
 
     def without_buying(self) -> BlockChoice:
         """Return the best choice that buys no block."""
-        owned = [_without_fee(slot) for slot in self.slots]
+        owned = [without_fee(slot) for slot in self.slots]
         return replace(self, slots=owned, _shifts={}).best()
 
-    def _extend(self, index: int, rest: int, score: _Score, taken: _Taken) -> None:
+    def _extend(self, index: int, rest: int, score: Score, taken: _Taken) -> None:
         """Decide about the slots from ``index`` on for the needs that are left."""
         if self._best is not None and score.plus(self._least[index][rest]) >= self._best[0]:
             return
@@ -149,7 +150,7 @@ class BlockSearch:
                 )
 
     @cached_property
-    def _least(self) -> list[list[_Score]]:
+    def _least(self) -> list[list[Score]]:
         """What the needs of each mask cost at least with the slots from each index on: exact but for the quota."""
         masks = range(1 << len(self.needs))
         found = [[self._elsewhere(mask) for mask in masks]]
@@ -158,27 +159,27 @@ class BlockSearch:
             found.append([self._least_at(index, mask, later) for mask in masks])
         return found[::-1]
 
-    def _least_at(self, index: int, mask: int, later: Sequence[_Score]) -> _Score:
+    def _least_at(self, index: int, mask: int, later: Sequence[Score]) -> Score:
         used = [cost.plus(later[mask & ~part]) for _, part, cost in self._uses(index, mask)]
         return min([later[mask], *used])
 
-    def _uses(self, index: int, rest: int) -> Iterator[tuple[BlockWindow, int, _Score]]:
+    def _uses(self, index: int, rest: int) -> Iterator[tuple[BlockWindow, int, Score]]:
         """Yield each window of a slot with each part of the needs that fits in there."""
         for window in self.slots[index]:
             part = rest
             while part:
                 shift = self._shift(window, part)
                 if shift is not None:
-                    yield window, part, _Score(0, window.fee_micro_usd + shift.micro_usd)
+                    yield window, part, Score(0, window.fee_micro_usd + shift.micro_usd)
                 part = (part - 1) & rest
 
-    def _shift(self, window: BlockWindow, part: int) -> _Shift | None:
+    def _shift(self, window: BlockWindow, part: int) -> Shift | None:
         key = (window, part)
         if key not in self._shifts:
             self._shifts[key] = self._planned(window, part)
         return self._shifts[key]
 
-    def _planned(self, window: BlockWindow, part: int) -> _Shift | None:
+    def _planned(self, window: BlockWindow, part: int) -> Shift | None:
         """Return the cheapest way to run these in the window: each as early as it can, in the best order."""
         members = self._members(part)
         if any(
@@ -194,7 +195,7 @@ class BlockSearch:
             key=lambda shift: shift.micro_usd,
         )
 
-    def _in_order(self, window: BlockWindow, order: Sequence[int]) -> _Shift | None:
+    def _in_order(self, window: BlockWindow, order: Sequence[int]) -> Shift | None:
         running: list[tuple[datetime, datetime, int]] = []
         begin, cost = [], 0
         for index in order:
@@ -208,7 +209,7 @@ class BlockSearch:
             running.append((at, at + need.duration, units))
             begin.append((index, at))
             cost += self._waiting(units, at)
-        return _Shift(cost, tuple(begin))
+        return Shift(cost, tuple(begin))
 
     def _waiting(self, units: int, at: datetime) -> int:
         return self.waiting_micro_usd_per_unit_hour * units * (at - self.now) // _HOUR
@@ -218,65 +219,73 @@ class BlockSearch:
         if not window.fee_micro_usd:
             return True
         bought = [*(chosen for chosen, _ in taken if chosen.fee_micro_usd), window]
-        longer = {each.extends for each in bought}
-        held = [*(each for each in self.held if each.id not in longer), *bought]
-        # What is held at once is most where something begins.
-        instants = [
-            each.start_at for each in held if window.start_at <= each.start_at < window.last
-        ]
-        return all(_held_at(at, held) <= self.at_once_max for at in instants)
+        return within_quota(bought, self.held, self.at_once_max)
 
-    def _elsewhere(self, mask: int) -> _Score:
+    def _elsewhere(self, mask: int) -> Score:
         prices = [self.needs[each].on_demand_micro_usd for each in self._members(mask)]
         known = [each for each in prices if each is not None]
-        return _Score(len(prices) - len(known), sum(known))
+        return Score(len(prices) - len(known), sum(known))
 
     def _members(self, mask: int) -> list[int]:
         return [index for index in range(len(self.needs)) if mask >> index & 1]
 
     def _choice(self, taken: _Taken) -> BlockChoice:
-        rest = (1 << len(self.needs)) - 1
-        placed: list[Placed] = []
-        waiting = 0
+        used: list[tuple[BlockWindow, Shift]] = []
         for window, part in taken:
             shift = self._shift(window, part)
             assert shift is not None
-            placed += [
-                Placed(self.needs[index].key, window, at) for index, at in shift.begin
-            ]
-            waiting += shift.micro_usd
-            rest &= ~part
-        bought = sorted(
-            (window for window, _ in taken if window.fee_micro_usd),
-            key=lambda each: each.start_at,
-        )
-        on_demand, left_over = self._told_elsewhere(rest)
-        return BlockChoice(
-            _fees(bought),
-            self._elsewhere(rest).micro_usd,
-            waiting,
-            tuple(bought),
-            tuple(sorted(placed, key=lambda each: (each.begins_at, each.key))),
-            on_demand,
-            left_over,
-        )
+            used.append((window, shift))
+        return choice_of(self.needs, used)
 
-    def _told_elsewhere(self, mask: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return who runs on demand, and who is left over."""
-        needs = [self.needs[index] for index in self._members(mask)]
-        left_over = tuple(each.key for each in needs if each.on_demand_micro_usd is None)
-        return tuple(each.key for each in needs if each.key not in left_over), left_over
+
+# Branches: one for each list that it makes.
+def choice_of(
+    needs: Sequence[BlockNeed], used: Sequence[tuple[BlockWindow, Shift]]
+) -> BlockChoice:
+    """Return the choice that uses these windows so; who is in none of them runs on demand or is left over."""
+    placed: list[Placed] = []
+    for window, shift in used:
+        placed += [Placed(needs[index].key, window, at) for index, at in shift.begin]
+    inside = {each.key for each in placed}
+    outside = [each for each in needs if each.key not in inside]
+    on_demand = {
+        each.key: each.on_demand_micro_usd
+        for each in outside
+        if each.on_demand_micro_usd is not None
+    }
+    windows = sorted((window for window, _ in used), key=lambda each: each.start_at)
+    bought = tuple(window for window in windows if window.fee_micro_usd)
+    return BlockChoice(
+        sum(each.fee_micro_usd for each in bought),
+        sum(on_demand.values()),
+        sum(shift.micro_usd for _, shift in used),
+        bought,
+        tuple(sorted(placed, key=lambda each: (each.begins_at, each.key))),
+        tuple(on_demand),
+        tuple(each.key for each in outside if each.key not in on_demand),
+    )
+
+
+def within_quota(
+    bought: Sequence[BlockWindow], held: Sequence[BlockWindow], at_once_max: int
+) -> bool:
+    """Whether these may be bought beside what is held: a block and its extension count once."""
+    longer = {each.extends for each in bought}
+    together = [*(each for each in held if each.id not in longer), *bought]
+    # What is held at once is most where something begins.
+    return all(
+        _held_at(at.start_at, together) <= at_once_max
+        for at in together
+        if any(each.start_at <= at.start_at < each.last for each in bought)
+    )
 
 
 def _held_at(at: datetime, held: Sequence[BlockWindow]) -> int:
     return sum(each.size or each.count for each in held if each.start_at <= at < each.last)
 
 
-def _fees(bought: Sequence[BlockWindow]) -> int:
-    return sum(each.fee_micro_usd for each in bought)
-
-
-def _without_fee(slot: Sequence[BlockWindow]) -> list[BlockWindow]:
+def without_fee(slot: Sequence[BlockWindow]) -> list[BlockWindow]:
+    """Return the windows of a slot that are owned."""
     return [window for window in slot if not window.fee_micro_usd]
 
 

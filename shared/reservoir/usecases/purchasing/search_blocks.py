@@ -3,7 +3,7 @@
 Nothing is written, and nothing is bought.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -28,6 +28,7 @@ from reservoir.core.purchasing.block_search import (
     BlockSearch,
     BlockWindow,
 )
+from reservoir.core.purchasing.wide_block_search import WIDE_NEEDS_MAX, WideBlockSearch
 from reservoir.core.scheduling_terms import labels
 from reservoir.core.scheduling_terms.money import micro_usd_of
 from reservoir.core.scheduling_terms.requirements import Requirements
@@ -47,6 +48,9 @@ from reservoir.ports.system import Clock
 
 _DAY_HOURS: Final = 24
 _HOUR: Final = timedelta(hours=1)
+# EC2 answers ten questions about offerings at once, and then nine a minute.
+_ASKED_AT_ONCE: Final = 10
+_PAUSE_S: Final = 7.0
 
 
 class SearchRefusedError(Exception):
@@ -70,7 +74,7 @@ class OfferedBlock:
 class SearchResult:
     """The choice, beside the best one that buys nothing. ``on_sale``: what was looked at, by id.
 
-    ``left_out``: workloads that wait and were not looked at, with why.
+    ``left_out``: workloads that wait and were not looked at, with why. ``is_exact``: no choice is better.
     """
 
     choice: BlockChoice
@@ -79,6 +83,7 @@ class SearchResult:
     on_sale: Mapping[str, OfferedBlock]
     on_demand_micro_usd_per_hour: Mapping[str, int]
     left_out: Mapping[str, str]
+    is_exact: bool
 
     def useful_unit_hours(self, window_id: str) -> Decimal:
         """Return how many hours of units the workloads in a window use."""
@@ -108,6 +113,7 @@ class SearchBlocks:
     offerings: OfferingStore
     blocks: BlocksOnSale
     clock: Clock
+    pause: Callable[[float], None]
     waiting_micro_usd_per_unit_hour: int = 0
     _types: Mapping[str, InstanceType] = field(default_factory=dict)
 
@@ -147,7 +153,8 @@ class SearchBlocks:
             each.facts.id: each.facts.zone for each in owned
         }
         barred = {record.key: _barred(workload, zones) for record, workload in waiting}
-        search = BlockSearch(
+        kind = WideBlockSearch if len(needs) > NEEDS_MAX else BlockSearch
+        search = kind(
             [replace(each, barred=barred[each.key]) for each in needs.values()],
             slots,
             now,
@@ -160,7 +167,13 @@ class SearchBlocks:
         }
         known = {name: price for name, price in prices.items() if price is not None}
         return SearchResult(
-            search.best(), search.without_buying(), needs, on_sale, known, left_out
+            search.best(),
+            search.without_buying(),
+            needs,
+            on_sale,
+            known,
+            left_out,
+            is_exact=len(needs) <= NEEDS_MAX,
         )
 
     def _waiting(
@@ -197,9 +210,10 @@ class SearchBlocks:
                 "; ".join(["no workload waits that a block could serve", *_told(refused)])
             )
         waiting_count = len(wanted) + turns.unread_count
-        if waiting_count > NEEDS_MAX:
+        if waiting_count > WIDE_NEEDS_MAX:
             raise SearchRefusedError(
-                f"{waiting_count} workloads wait, and the search is about {NEEDS_MAX} at most: name them with --for"
+                f"{waiting_count} workloads wait, and the search is about {WIDE_NEEDS_MAX} at most:"
+                " name them with --for"
             )
         return wanted, refused
 
@@ -254,11 +268,15 @@ class SearchBlocks:
         return BlockNeed(record.key, units, timedelta(seconds=duration_s), cost)
 
     def _offers(self, needs: Iterable[BlockNeed], notice: timedelta) -> list[OfferedBlock]:
-        """Ask for blocks for each workload, for all side by side, and for all one after the other."""
+        """Ask for blocks for each workload and for several together, no faster than EC2 answers."""
         found: dict[str, OfferedBlock] = {}
+        asked = 0
         for name in self._types:
             there = [each for each in needs if name in each.units]
             for count, days in sorted(_sizes(name, there, notice)):
+                asked += 1
+                if asked > _ASKED_AT_ONCE:
+                    self.pause(_PAUSE_S)
                 for offering in self.blocks.offerings(
                     name, count=count, hours=_DAY_HOURS * days
                 ):
@@ -322,23 +340,38 @@ def _barred(workload: Workload, zones: Mapping[str, str]) -> frozenset[str]:
 def _sizes(
     name: str, needs: Sequence[BlockNeed], notice: timedelta
 ) -> set[tuple[int, int]]:
-    """Return the sizes and days of blocks that would do for one of the needs, or for all of them together."""
-    if not needs:
-        return set()
-    counts = [each.units[name] for each in needs]
-    lengths = [each.duration for each in needs]
-    wanted = [
-        *zip(counts, lengths, strict=True),
-        (sum(counts), max(lengths)),
-        (max(counts), sum(lengths, timedelta())),
-    ]
+    """Return the sizes and days of blocks that would do for one of the needs, or for several of them together."""
+    lead = _lead(notice, is_ultra=is_ultra_server(name))
+    wanted = [(each.units[name], each.duration) for each in needs]
+    for together in _together(needs):
+        units = [each.units[name] for each in together]
+        lengths = [each.duration for each in together]
+        taken = sum(
+            (count * length for count, length in zip(units, lengths, strict=True)),
+            timedelta(),
+        )
+        wanted.append((max(units), sum(lengths, timedelta())))
+        wanted += [
+            (count, max(*lengths, taken / count))
+            for count in block_rules.COUNTS
+            if max(units) <= count < 2 * sum(units)
+        ]
     found = set()
-    for units, length in wanted:
-        count = block_rules.sold_count(units)
-        days = block_rules.sold_days(length + _lead(notice, is_ultra=is_ultra_server(name)))
+    for least, length in wanted:
+        count, days = block_rules.sold_count(least), block_rules.sold_days(length + lead)
         if count is not None and days is not None:
             found.add((count, days))
     return found
+
+
+def _together(needs: Sequence[BlockNeed]) -> Iterator[Sequence[BlockNeed]]:
+    """Yield all of them, and of many the longest half and quarter too: a block for these alone idles less."""
+    longest_first = sorted(needs, key=lambda each: -each.duration)
+    if needs:
+        yield longest_first
+    if len(needs) > NEEDS_MAX:
+        yield longest_first[: len(needs) // 2]
+        yield longest_first[: len(needs) // 4]
 
 
 def _lead(notice: timedelta, *, is_ultra: bool) -> timedelta:

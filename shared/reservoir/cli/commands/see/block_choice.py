@@ -61,6 +61,7 @@ def show_block_choice(
         outside.offerings,
         outside.capacity_blocks,
         outside.clock,
+        stack.pause,
         _micro_usd(waiting_usd),
     )
     try:
@@ -99,6 +100,8 @@ def _lines(result: "SearchResult", now: datetime) -> Iterator[str]:
         yield f"{key}  {why}"
     yield f"altogether      {_total(choice)}"
     yield f"without buying  {_total(result.without_buying)}"
+    if not result.is_exact:
+        yield "the best that was found: of so many workloads not every way is tried"
 
 
 def _why_nothing(result: "SearchResult") -> str:
