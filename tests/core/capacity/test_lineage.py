@@ -1,11 +1,20 @@
 """What goes on where a reservation ends, and for how long nothing does."""
 
-from dataclasses import replace
-from datetime import timedelta
+import random
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+import pytest
 
 from lab.fakes.system import START
 from lab.fakes.values import observed_block
-from reservoir.core.capacity.lineage import SUCCEEDS_TAG, gap, successors
+from reservoir.core.capacity.lineage import (
+    SUCCEEDS_TAG,
+    due_notice,
+    gap,
+    notice_key,
+    successors,
+)
 from reservoir.core.model.capacity_reservation import ObservedReservation, ReservationKind
 
 DAY = timedelta(days=1)
@@ -53,3 +62,62 @@ def test_the_first_to_begin_goes_on_unless_one_is_named() -> None:
 def test_what_has_no_tags_of_its_owner_is_like_nothing() -> None:
     bare = {"aws:ec2capacityreservation:incrementalRequestedQuantity": "2"}
     assert successors([replace(ENDING, tags=bare), replace(NEXT, tags=bare)]) == {}
+
+
+@dataclass
+class Told:
+    """What was told of one reservation: when, which notice, and of which end."""
+
+    notices: list[tuple[datetime, int, datetime]] = field(default_factory=list)
+    said: str | None = None
+
+    def look(self, shown: ObservedReservation, now: datetime) -> None:
+        """Look as discovery does in each pass, and remember what was told."""
+        days = due_notice(shown, self.said, now)
+        if days is not None and shown.end_at is not None:
+            self.notices.append((now, days, shown.end_at))
+            self.said = notice_key(shown, days)
+
+
+def calendar_of(chance: random.Random) -> list[tuple[datetime, ObservedReservation]]:
+    """Return how one reservation is seen in passes some hours apart: known early or late, moved, cancelled."""
+    end_at: datetime | None = START + chance.uniform(0.1, 40) * DAY
+    state = chance.choice(["active", "scheduled"])
+    at = START + chance.uniform(0, 30) * DAY
+    seen = []
+    while at < START + 45 * DAY:
+        if chance.random() < 0.03:
+            moved = at + chance.uniform(0.01, 30) * DAY
+            end_at = chance.choice([moved, None])
+        if end_at is not None and end_at <= at:
+            state = "expired"
+        elif chance.random() < 0.005:
+            state = "cancelled"
+        seen.append((at, replace(ENDING, end_at=end_at, state=state)))
+        at += chance.uniform(0.01, 0.5) * DAY
+    return seen
+
+
+@pytest.mark.parametrize("first", range(0, 1_000, 250))
+def test_every_end_is_told_a_week_ahead_or_as_soon_as_it_is_known(first: int) -> None:
+    for seed in range(first, first + 250):
+        seen = calendar_of(random.Random(seed))  # noqa: S311 - a test
+        told = Told()
+        for at, shown in seen:
+            told.look(shown, at)
+            end_at = shown.end_at
+            is_to_come = end_at is not None and end_at > at
+            if end_at is not None and is_to_come and shown.state in {"active", "scheduled"}:
+                left = end_at - at
+                of_this_end = {days for _, days, end in told.notices if end == end_at}
+                if left <= 7 * DAY:
+                    assert of_this_end & {7, 1}, (seed, at)
+                if left <= DAY:
+                    assert 1 in of_this_end, (seed, at)
+        assert all(end - at <= days * DAY for at, days, end in told.notices), seed
+        repeated = [
+            now
+            for now, before in zip(told.notices[1:], told.notices, strict=False)
+            if now[1:] == before[1:]
+        ]
+        assert not repeated, seed
