@@ -54,7 +54,8 @@ def unsettled(world: World) -> Iterator[str]:
             yield f"demand for {key} is not as its users want it: {record}"
         elif record.surplus_count:
             yield f"{key} has {record.surplus_count} replicas too many"
-        elif record.surge_count:
+        elif record.surge_count and not record.pending_count:
+            # else the surge itself waits, which is judged below as any demand that does
             yield f"{key} is being updated still: {record.rollout}"
         elif (
             record.pending_count
