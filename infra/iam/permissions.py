@@ -356,7 +356,8 @@ DUTIES: Final[Mapping[Function, Duty]] = {
     ),
     Function.DISCOVER_RESERVATIONS: Duty(
         writes=(Table.RESERVATIONS, Table.NODE_CLAIMS),
-        reads=(Table.OFFERINGS, Table.POLICY),  # which classes rest
+        # which classes rest; what was placed in a reservation that ends
+        reads=(Table.OFFERINGS, Table.POLICY, Table.HISTORY),
         # classes that want a dry run by the role that launches
         sends=(Queue.PLANNING, Queue.LAUNCHES),
         # Only a block itself says that it is an UltraServer, whose instances EC2 reclaims earlier.

@@ -14,6 +14,7 @@ from lab.fakes.messaging import MemoryBus, MemoryQueue, MemoryTimers
 from lab.fakes.outside import memory_outside, settings
 from lab.fakes.stores.capacity_blocks import MemoryBootFailures
 from lab.fakes.stores.demand_census import MemoryDemandCensus
+from lab.fakes.stores.history import MemoryHistory
 from lab.fakes.stores.policy_store import MemoryPolicyStore
 from lab.fakes.stores.state import MemoryState
 from lab.fakes.system import ManualClock, SequentialIds
@@ -144,6 +145,7 @@ class PlanningWorld:
         self.bus = MemoryBus()
         self.timers = MemoryTimers()
         self.boot_failures = MemoryBootFailures(self.clock)
+        self.history = MemoryHistory()
         self.policy = MemoryPolicyStore()
         self.reader = MemoryReservationReader()
         self.environment = MemoryLaunchEnvironment()
@@ -169,6 +171,7 @@ class PlanningWorld:
             policy=self.policy,
             decisions=self.state.decisions,
             boot_failures=self.boot_failures,
+            history=self.history,
             queue=self.queue,
             publisher=self.bus,
             timers=self.timers,

@@ -324,6 +324,7 @@ ONE_OF_EACH: tuple[Event, ...] = (
         days=7,
         node_count=1,
         workloads=[],
+        recent_workloads=[],
         successor="cr-2",
         gap_s=0,
     ),

@@ -18,6 +18,7 @@ from typing import Any, Final
 from lab.bench.planners.ec2 import SimulatedClock
 from lab.embedded.ec2 import install
 from lab.fakes.messaging import MemoryBus, MemoryQueue, MemoryTimers
+from lab.fakes.stores.history import MemoryHistory
 from lab.fakes.system import InTurn
 from lab.local import ministack
 from lab.local.stores import CLAIM_INDEXES, LISTING
@@ -275,6 +276,7 @@ def _discover_reservations(
         publisher=MemoryBus(),
         clock=clock,
         readiness=TellReadiness(policy, offerings, stored, MemoryBus()),
+        history=MemoryHistory(),
     )
 
 

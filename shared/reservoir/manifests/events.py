@@ -415,6 +415,13 @@ class ReservationEnding(Event):
     workloads: list[PlacedWorkload] = Field(
         description="What runs on these, and would be without it."
     )
+    recent_workloads: list[PlacedWorkload] | None = Field(
+        default=None,
+        description=(
+            "What was placed in it within the last 14 days, and how many replicas; absent: nobody could look. Demand"
+            " like it would be without."
+        ),
+    )
     successor: str | None = Field(
         default=None, description="The reservation that goes on where this one ends."
     )

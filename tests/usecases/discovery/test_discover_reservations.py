@@ -1,8 +1,8 @@
 """Discovery: every selector form, every state, and what happens when EC2 does not answer."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from lab.fakes.system import START
 from lab.fakes.values import reservation
 from lab.worlds.planning_world import PlanningWorld, node_class_manifest, node_pool_manifest
 from reservoir.core.capacity.ledger import COUNT_LAG, Balance
+from reservoir.core.history.past_event import PastEvent
 from reservoir.core.launching.class_validation import validated
 from reservoir.core.model.capacity_reservation import CapacityReservation, ReservationKind
 from reservoir.core.model.node_claim import ClaimState, LeaseState, NodeClaim
@@ -20,7 +21,7 @@ from reservoir.core.model.node_class import Validation, ValidationOutcome
 from reservoir.core.model.plan import ReasonCode
 from reservoir.core.scheduling_terms.resources import Resources
 from reservoir.names import SPLIT_FROM_TAG
-from reservoir.ports.errors import ThrottledError, UnknownOutcomeError
+from reservoir.ports.errors import AccessDeniedError, ThrottledError, UnknownOutcomeError
 from reservoir.ports.policy import PolicyKind, PolicyObject
 from reservoir.usecases.discovery.observe_reservation import ReservationChange
 from reservoir.usecases.policy.resolve_node_classes import SelectedReservations
@@ -1021,3 +1022,53 @@ def test_an_end_that_is_known_late_is_told_at_once_with_what_goes_on() -> None:
         3_600,
         0,
     )
+
+
+def placed(name: str, replicas: int, reservation_id: str, at: datetime) -> PastEvent:
+    node = {
+        "nodeClaim": f"claim-{name}",
+        "capacityReservationId": reservation_id,
+        "replicas": replicas,
+    }
+    detail = {
+        "workload": {"namespace": "ns", "name": name, "generation": 1},
+        "replicas": replicas,
+        "nodes": [node],
+    }
+    return PastEvent(f"placed-{name}-{at:%d}", at, "Workload Placed", detail)
+
+
+def test_an_end_is_told_with_what_was_placed_in_it_in_the_last_two_weeks() -> None:
+    end = START + timedelta(days=20)
+    block = reservation(tags=TEAM, kind=ReservationKind.CAPACITY_BLOCK, end_at=end)
+    world = PlanningWorld().ready(block)
+    now = START + timedelta(days=19, hours=1)
+    world.history.keep(
+        [
+            placed("weekly", 4, block.id, now - timedelta(days=13)),
+            placed("weekly", 4, block.id, now - timedelta(days=6)),
+            placed("before", 2, block.id, now - timedelta(days=15)),
+            placed("elsewhere", 2, "cr-other", now - timedelta(days=1)),
+        ]
+    )
+    world.clock.set(now)
+    world.discover()
+    (told,) = world.bus.of("Reservation Ending")
+    recent = [(each["name"], each["replicas"]) for each in told["recentWorkloads"]]
+    assert (told["workloads"], recent) == ([], [("weekly", 8)])
+
+
+def test_an_end_is_told_where_what_happened_cannot_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    end = START + timedelta(days=3)
+    block = reservation(tags=TEAM, kind=ReservationKind.CAPACITY_BLOCK, end_at=end)
+    world = PlanningWorld()
+
+    def refused(*_: object) -> Iterator[PastEvent]:
+        raise AccessDeniedError("AccessDenied", "no")
+
+    monkeypatch.setattr(world.history, "of_object", refused)
+    world.ready(block)
+    (told,) = world.bus.of("Reservation Ending")
+    assert "recentWorkloads" not in told

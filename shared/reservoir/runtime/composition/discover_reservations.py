@@ -35,6 +35,7 @@ def discover_reservations_from(outside: Outside) -> DiscoverReservations:
         readiness=TellReadiness(
             outside.policy, outside.offerings, outside.reservations, outside.publisher
         ),
+        history=outside.history,
     )
 
 

@@ -205,8 +205,11 @@ def reservation_ending(
     days: int,
     successor: ObservedReservation | None,
     claims: Iterable[NodeClaim],
+    recent: Mapping[str, int] | None,
 ) -> ReservationEnding:
-    """Say that a reservation ends, whose work is in it now, and what goes on.
+    """Say that a reservation ends, whose work is in it now and was of late, and what goes on.
+
+    ``recent``: how many replicas of each workload were placed in it, None where nobody could look.
 
     Raises ValueError for a reservation without an end.
     """
@@ -214,7 +217,6 @@ def reservation_ending(
         raise ValueError(f"{ending.id} has no end")
     within = [claim for claim in claims if claim.offering.reservation_id == ending.id]
     counts = by_workload(chain.from_iterable(claim.placements for claim in within))
-    named = [PlacedReplicas(key, counts[key]) for key in sorted(counts)[:NAMED_MAX]]
     between = gap(ending, successor)
     return ReservationEnding(
         capacity_reservation_id=ending.id,
@@ -226,10 +228,17 @@ def reservation_ending(
         drain_at=ending.drain_at(),
         days=days,
         node_count=len(within),
-        workloads=placed_workloads(named, {}),
+        workloads=_named(counts),
+        recent_workloads=None if recent is None else _named(recent),
         successor=None if successor is None else successor.id,
         gap_s=None if between is None else int(between.total_seconds()),
     )
+
+
+def _named(counts: Mapping[str, int]) -> list[PlacedWorkload]:
+    """Describe so many workloads as an event has room for: those with the most replicas, by name."""
+    most = sorted(counts, key=lambda key: (-counts[key], key))[:NAMED_MAX]
+    return placed_workloads([PlacedReplicas(key, counts[key]) for key in sorted(most)], {})
 
 
 def reservation_readiness(

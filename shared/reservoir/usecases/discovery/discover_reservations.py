@@ -8,6 +8,8 @@ from typing import Final
 from reservoir.core.capacity.idle import is_to_be_said
 from reservoir.core.capacity.lineage import due_notice, notice_key, successors
 from reservoir.core.capacity.reservation_selection import selected_ids
+from reservoir.core.history.past_event import reservation_name
+from reservoir.core.history.reservation_use import LOOKED_BACK, placed_in
 from reservoir.core.launching.start_readiness import is_meant, is_near
 from reservoir.core.model.capacity_reservation import (
     ENDED_STATES,
@@ -21,6 +23,7 @@ from reservoir.core.static_pools.census import census
 from reservoir.core.static_pools.units import ReservedCapacity
 from reservoir.ports.discovery import ReservationReader
 from reservoir.ports.errors import AwsError
+from reservoir.ports.history import HistoryStore
 from reservoir.ports.messaging import DrainTimers, EventPublisher, WorkQueue
 from reservoir.ports.policy import PolicyStore
 from reservoir.ports.state import (
@@ -94,6 +97,7 @@ class DiscoverReservations:
     publisher: EventPublisher
     clock: Clock
     readiness: TellReadiness
+    history: HistoryStore
 
     def run(self) -> Discovery:
         """Observe once. When reservations cannot be read, flags the last good facts as stale and raises AwsError.
@@ -243,7 +247,13 @@ class DiscoverReservations:
         following = successors(record.reservation for record in records)
         self.publisher.publish(
             [
-                reservation_ending(reservation, days, following.get(reservation.id), claims)
+                reservation_ending(
+                    reservation,
+                    days,
+                    following.get(reservation.id),
+                    claims,
+                    self._placed_of_late(reservation.id, now),
+                )
                 for reservation, days in due
             ]
         )
@@ -251,6 +261,17 @@ class DiscoverReservations:
         self.reservations.mark_ending_said(
             {reservation.id: notice_key(reservation, days) for reservation, days in due}
         )
+
+    def _placed_of_late(
+        self, reservation_id: str, now: datetime
+    ) -> Mapping[str, int] | None:
+        """Return what was placed in a reservation in the last weeks; None: what happened cannot be read."""
+        name = reservation_name(reservation_id)
+        try:
+            events = self.history.of_object(name, now - LOOKED_BACK, now)
+            return placed_in(reservation_id, events)
+        except AwsError:
+            return None
 
     def _groups(
         self, classes: Iterable[NodeClass]
