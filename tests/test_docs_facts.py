@@ -336,8 +336,22 @@ def test_decisions_are_listed_by_subject_with_what_replaced_them() -> None:
         title = text.partition("\n")[0].partition(". ")[2]
         replaced = re.search(r"Superseded\*{0,2} by \[(?:ADR )?(\d+)\]", text)
         status = "" if replaced is None else f" (superseded by {replaced[1]})"
-        told.append((str(int(path.name[:4])), path.name, title + status))
+        taken_up = re.search(r"^\*Takes up ([\d, ]+)\.\*$", text, flags=re.MULTILINE)
+        earlier = "" if taken_up is None else f" (with {taken_up[1]})"
+        told.append((str(int(path.name[:4])), path.name, title + status + earlier))
     assert sorted(listed, key=lambda row: int(row[0])) == told
+
+
+def test_decisions_that_are_cited_have_a_page() -> None:
+    numbers = {int(path.name[:4]) for path in ADRS}
+    citation = re.compile(r"\bADRs?\s+(\d+)|\bdecision\s+\[?(\d+)\]?\(")
+    cited = {
+        (name_of(path), int(number or linked))
+        for path in tracked(".py", ".md", ".yaml", ".toml", ".ts", ".go")
+        for number, linked in citation.findall(path.read_text(encoding="utf-8"))
+    }
+    assert len(cited) > 10
+    assert {(page, number) for page, number in cited if number not in numbers} == set()
 
 
 def test_decisions_are_numbered_and_have_one_form() -> None:
