@@ -114,7 +114,7 @@ itself, the labels of workloads, nodes and reservations. What is gone answers to
 week, a workload for 15 days, a reservation for 30. An event's state is what became of its object: `--state draining` is
 `Node Draining`. `reservoir events` takes the same selectors, and `-f` with them.
 
-Blocks are Capacity Blocks that EC2 would sell now ([ADR 116](adr/0116-ask-ec2-for-blocks-when-somebody-looks.md)). EC2
+Blocks are Capacity Blocks that EC2 would sell now ([ADR 290](adr/0290-buy-an-offering-once.md)). EC2
 wants to know how many units of which type for how long: `reservoir get blocks "4 p5.48xlarge for 2d"`. `describe` adds
 how to ask what a block would change (`reservoir plan --with`), and the command that buys it. `reservoir get blocks
 p5.48xlarge --for NAMESPACE/NAME` says which to buy for workloads that wait, or not to ([more](buying.md#which-block)).
