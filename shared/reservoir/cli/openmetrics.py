@@ -1,7 +1,7 @@
 """What ``reservoir status`` knows, as gauges in OpenMetrics' text form.
 
 Written here and not by a library: the form of gauges is a few lines, and everybody who installs the command line would
-carry another package for it (docs/adr/0300-write-openmetrics-without-a-library.md).
+carry another package for it (docs/adr/0093-list-by-what-is-alive.md).
 """
 
 from collections.abc import Callable, Iterator, Mapping
