@@ -47,7 +47,7 @@ FUNCTIONS: Final[dict[Function, FunctionSettings]] = {
     ),
     # All instance types of a region with their prices: thousands of items over paged, throttled calls.
     Function.DISCOVER_OFFERINGS: FunctionSettings(600, 1769, every_min=12 * 60),
-    # One planner at a time for a group of NodePools, whose wake-ups are one message group (ADR 91), and one for all
+    # One planner at a time for a group of NodePools, whose wake-ups are one message group, and one for all
     # while few workloads wait (ADR 91); up to ten wake-ups collapse into one pass. A failed pass holds up its whole
     # group while its messages are hidden, and a pass too many is harmless: so hidden much shorter than usual.
     Function.PROVISION: FunctionSettings(
