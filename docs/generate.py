@@ -80,15 +80,15 @@ context has to be the stack of the settings file; where it is another, nothing i
 ## What is printed
 
 Results go to the standard output, everything else to the error stream. A table fits its terminal, and has colours only
-there and unless `NO_COLOR` is set. Where a row has no room, long texts are cut, then columns left out; `-o wide` has
-all of them and more. In a pipe nothing is cut or left out. For programs, `-o json` is an object of `kind: List` with
-`items`, `-o yaml` one document after the other, `-o name` one name a line, which other commands take. Fields are
-added to these, never renamed. Prices in tables are USD an hour, in documents micro-USD.
+in a terminal and unless `NO_COLOR` is set. Where a row does not fit, long texts are cut, then columns are left out;
+`-o wide` shows all of them and more. In a pipe nothing is cut or left out. For programs, `-o json` prints an object of
+`kind: List` with `items`, `-o yaml` one document after the other, and `-o name` one name a line, which other commands
+take. Later releases add fields and rename none. Prices in tables are USD an hour, in documents micro-USD.
 
-Single fields come with `-o jsonpath='{.metadata.name}'`, for each row, or `'{.items[*].metadata.name}'`, for all at
-once; tables of your own with `-o custom-columns=NAME:.metadata.name,STATE:.status.state`. Paths are those of
-`-o json`; of kubectl's JSONPath there are fields, places, `[*]`, texts in quotes and `{range}` with `{end}`.
-`reservoir get` sorts by a path with `--sort-by`, and leaves titles out with `--no-headers`.
+`-o jsonpath='{.metadata.name}'` prints single fields of each row, `'{.items[*].metadata.name}'` those of all rows at
+once, and `-o custom-columns=NAME:.metadata.name,STATE:.status.state` tables of your own. Paths are those of `-o json`;
+of kubectl's JSONPath, fields, positions, `[*]`, texts in quotes and `{range}` with `{end}` work. `reservoir get` sorts
+by a path with `--sort-by`, and leaves titles out with `--no-headers`.
 
 ## Exit codes
 
@@ -98,26 +98,25 @@ _CLI_NOUNS: Final = """
 
 ![reservoir get reservations](pictures/reservations.svg)
 
-What `reservoir get` and `reservoir describe` know. Several at once go with commas (`reservoir get nodes,pools`), single
-ones by name (`reservoir get node nc-4f1c`, or `reservoir get node/nc-4f1c`). Labels are selected as in kubectl:
-`-l team=research,stage!=test`, `-l 'zone in (a,b)'`, `-l spot`, `-l '!spot'`; those of a reservation are its tags.
-Workloads are those of the namespace `default`, unless `-n` or `-A` say otherwise. Workloads that neither want a place
-nor have one are found by name only, and so are nodes and reservations that have ended, and decisions to which neither a
-live node goes back nor one that was told of within the hour; events are those of the last hour (`reservoir events` has
-more). All that is listed is read by an index or by keys ([ADR 93](adr/0093-list-by-what-is-alive.md)). Of workloads
-that wait, up to 20,000 and 64 MiB are read, each namespace its part; how many were left out is said on the error
-stream, and `-n` or a name finds them.
+These are the nouns of `reservoir get` and `reservoir describe`. Commas join several (`reservoir get nodes,pools`); a
+name chooses one object (`reservoir get node nc-4f1c`, or `reservoir get node/nc-4f1c`). Labels are selected as in
+kubectl: `-l team=research,stage!=test`, `-l 'zone in (a,b)'`, `-l spot`, `-l '!spot'`; those of a reservation are its
+tags. Workloads are those of the namespace `default`, unless `-n` or `-A` chooses others. Some objects are found by name
+alone: workloads that neither wait nor have a place, nodes and reservations that have ended, and decisions about no node
+that lives or had an event within the hour. Events are those of the last hour (`reservoir events` has more). Listings
+are read by an index or by keys ([ADR 93](adr/0093-list-by-what-is-alive.md)). Of workloads that wait, up to 20,000 and
+64 MiB are read, each namespace its part; the error stream says how many were left out, and `-n` or a name finds them.
 
-A decision is chosen by the nodes that go back to it: one of them must have the labels, the pool, the state, and a
-workload of the namespace. An event is chosen by what it is about: a workload's namespace, the pool of a node or a pool
-itself, the labels of workloads, nodes and reservations. What is gone answers to the labels that it had: a node for a
-week, a workload for 15 days, a reservation for 30. An event's state is what became of its object: `--state draining` is
-`Node Draining`. `reservoir events` takes the same selectors, and `-f` with them.
+Selectors choose a decision by the nodes that it launched or ended: one of them must have the labels, the pool, the
+state, and a workload of the namespace. They choose an event by its object: the namespace of a workload, the pool of a
+node or a pool itself, the labels of workloads, nodes and reservations. An object that has ended is found by its last
+labels: a node for a week, a workload for 15 days, a reservation for 30. An event's state is that of its object after
+it: `--state draining` chooses `Node Draining`. `reservoir events` takes the same selectors, also with `-f`.
 
-Blocks are Capacity Blocks that EC2 would sell now ([ADR 290](adr/0290-buy-an-offering-once.md)). EC2
-wants to know how many units of which type for how long: `reservoir get blocks "4 p5.48xlarge for 2d"`. `describe` adds
-how to ask what a block would change (`reservoir plan --with`), and the command that buys it. `reservoir get blocks
-p5.48xlarge --for NAMESPACE/NAME` says which to buy for workloads that wait, or not to ([more](buying.md#which-block)).
+Blocks are Capacity Blocks that EC2 would sell now ([ADR 290](adr/0290-buy-an-offering-once.md)). A question names
+count, type and duration: `reservoir get blocks "4 p5.48xlarge for 2d"`. `describe` also prints the command that shows
+what a block would change (`reservoir plan --with`), and the one that buys it. `reservoir get blocks p5.48xlarge --for
+NAMESPACE/NAME` says which block to buy for workloads that wait, or to buy none ([more](buying.md#which-block)).
 
 | noun | also | chosen by | columns (with `-o wide`) |
 |---|---|---|---|

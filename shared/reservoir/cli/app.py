@@ -55,7 +55,7 @@ COMMANDS: Final = (
     Listed(
         "ui",
         f"{_ROOMS}.see.ui",
-        "Serve a page of how things are to browsers of this machine.",
+        "Serve a page of the present state to browsers of this machine.",
     ),
     Listed(
         "metrics",
@@ -67,7 +67,7 @@ COMMANDS: Final = (
         f"{_ROOMS}.see.events",
         "List what happened, to everything or to one object.",
     ),
-    Listed("finished", f"{_ROOMS}.see.finished", "List workloads that are over."),
+    Listed("finished", f"{_ROOMS}.see.finished", "List workloads that have ended."),
     Listed("plan", f"{_ROOMS}.ask.plan", "Show what would happen to demand now."),
     Listed("replay", f"{_ROOMS}.ask.replay", "Run a stored plan again."),
     Listed(
@@ -107,7 +107,7 @@ COMMANDS: Final = (
     Listed(
         "self-test",
         f"{_ROOMS}.operate.self_test",
-        "Launch one small instance, and let it go again.",
+        "Launch one small instance, and end it again.",
     ),
     Listed(
         "envelope",

@@ -1,1 +1,1 @@
-"""A read-only page of how things are, served on this machine."""
+"""A read-only page of the present state, served on this machine."""

@@ -115,7 +115,7 @@ def _kind(verb: Verb) -> str:
 
 
 def _said(result: OperationResult) -> str:
-    """Say what became of an object: what was done needs no word before it."""
+    """Return the result for an object as printed: what was done needs no word before it."""
     if result.outcome == "done":
         return result.message
     return f"{result.outcome}: {result.message}"

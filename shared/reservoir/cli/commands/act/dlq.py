@@ -74,7 +74,9 @@ def list_(context: typer.Context, form: Output = Form.TABLE) -> None:
 def show_(
     context: typer.Context,
     name: QueueName,
-    limit: Annotated[int, typer.Option(min=1, max=_MOST, help="At most so many.")] = 10,
+    limit: Annotated[
+        int, typer.Option(min=1, max=_MOST, help="How many to show at most.")
+    ] = 10,
     form: Output = Form.TABLE,
 ) -> None:
     """Show messages of a dead-letter queue with their reasons. Each is hidden from others for 30 seconds."""

@@ -31,9 +31,7 @@ def advise(
     ] = "30d",
     budget: Annotated[
         str | None,
-        typer.Option(
-            help="USD a month at most that is paid for more units than are held now."
-        ),
+        typer.Option(help="The most to pay for additional units, in USD a month."),
     ] = None,
     worth: Annotated[
         int,
@@ -47,7 +45,7 @@ def advise(
 ) -> None:
     """Show what to reserve, and what that would have saved.
 
-    The demand that was is played again through the scheduler, with more, fewer and other units. Nothing is written.
+    Plays past demand again through the scheduler, with more, fewer and other units. Nothing is written.
     """
     stack = connection(context)
     question = Advise(

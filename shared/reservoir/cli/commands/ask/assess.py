@@ -34,12 +34,13 @@ def assess(
     regions: Annotated[
         list[str] | None,
         typer.Option(
-            "--region", help="Look here; may be repeated. Default: that of your settings."
+            "--region",
+            help="A region to look at; may be repeated. Default: that of your settings.",
         ),
     ] = None,
     profiles: Annotated[
         list[str] | None,
-        typer.Option("--profile", help="As this AWS profile; may be repeated."),
+        typer.Option("--profile", help="An AWS profile to look with; may be repeated."),
     ] = None,
     within: Annotated[
         str, typer.Option("--ends-within", help="What counts as ending soon: 7d, 30d.")

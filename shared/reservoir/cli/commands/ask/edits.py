@@ -22,13 +22,11 @@ _PRICE: TypeAdapter[str] = TypeAdapter(Price)
 
 With = Annotated[
     list[str],
-    typer.Option("--with", metavar="CAPACITY", help=f"Capacity that is not there: {FORM}."),
+    typer.Option("--with", metavar="CAPACITY", help=f"Capacity to add: {FORM}."),
 ]
 Without = Annotated[
     list[str],
-    typer.Option(
-        "--without", metavar="cr-…", help="A reservation that shall not be there."
-    ),
+    typer.Option("--without", metavar="cr-…", help="A reservation to leave out."),
 ]
 Policy = Annotated[
     list[str],

@@ -35,7 +35,8 @@ def plan(
 ) -> None:
     """Show what would happen to demand now.
 
-    Nothing is written. With --with, --without, --policy or --price the changed world stands beside the present.
+    Nothing is written. With --with, --without, --policy or --price the answer for the changed world is shown
+    beside that for the present.
     """
     workloads = demand_of(filenames)
     stack = connection(context)

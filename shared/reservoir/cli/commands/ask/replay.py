@@ -34,7 +34,7 @@ def replay(
     """Run a stored plan again.
 
     Shows that it is the same to the byte, or what differs and why. With --with, --without, --policy or --price: what
-    the planner would have decided in that world. Times of day count from the plan's moment. Nothing is written.
+    the planner would have decided in that world. Times of day are after the plan's time. Nothing is written.
     """
     stack = connection(context)
     question = Replay(stack.outside.decisions, solve_in_full, stack.solver.policy)

@@ -88,7 +88,7 @@ def extend(
     yes: Yes = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Have a Capacity Block for longer: at most once, for the amount that you type."""
+    """Extend a Capacity Block: at most once, for the amount that you type."""
     stack = connection(context)
     record = stack.outside.reservations.get(reservation)
     if record is None:
@@ -139,7 +139,7 @@ def settle(
         ),
     ] = None,
 ) -> None:
-    """Find out what became of a purchase whose answer was lost."""
+    """Find out whether a purchase was made whose answer was lost."""
     from reservoir.usecases.purchasing.buy_block import PurchaseRefusedError
 
     stack = connection(context)

@@ -106,7 +106,7 @@ def resize(
     yes: Yes = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Have another count of units: at most once, for the amount that you type."""
+    """Change the number of units: at most once, for the amount that you type."""
     _carry_out(
         context,
         lambda desk: desk.resize(reservation, count),
@@ -145,7 +145,7 @@ def move(
     yes: Yes = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Move units into another reservation that is alike."""
+    """Move units into an equal reservation."""
     _carry_out(
         context,
         lambda desk: desk.move(reservation, into, count),
@@ -162,7 +162,7 @@ def cancel(
     yes: Yes = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Cancel a reservation; within a commitment for what AWS quotes."""
+    """Cancel a reservation; within a commitment, for the charge that AWS quotes."""
     _carry_out(
         context,
         lambda desk: desk.cancel(reservation),
@@ -203,7 +203,7 @@ def settle(
         ),
     ] = None,
 ) -> None:
-    """Find out what became of a change whose answer was lost."""
+    """Find out whether a change was made whose answer was lost."""
     from reservoir.usecases.purchasing.buy_block import PurchaseRefusedError
 
     stack = connection(context)

@@ -68,7 +68,7 @@ def self_test(
     yes: Yes = False,
     form: Output = Format.TEXT,
 ) -> None:
-    """Launch one small instance, and let it go again.
+    """Launch one small instance, and end it again.
 
     It goes through the whole pipeline, and every step is named. It uses a class, a pool and workloads of its own, and
     removes them whatever happens. Ends with 1 when a step failed.

@@ -48,9 +48,9 @@ def apply(
     timeout: Timeout = _DEFAULT_TIMEOUT,
     form: Output = Format.TEXT,
 ) -> None:
-    """Create or change NodePools, EC2NodeClasses and Teams. All that are given, or none.
+    """Create or change NodePools, EC2NodeClasses and Teams. All of them, or none.
 
-    Whether AWS has what a class selects is looked at within a minute after that: --wait waits for it.
+    Within a minute after that, discovery looks whether AWS has what a class selects: --wait waits for it.
     """
     contents = files.read(filenames)
     outcome = attempt(lambda: apply_policy(context).apply(contents, dry_run=dry_run))

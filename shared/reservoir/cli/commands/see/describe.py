@@ -39,7 +39,7 @@ def describe(
 ) -> None:
     """Show everything about objects. Why they are as they are, their fields, their last events.
 
-    Ends with 2 when something that was named is not there.
+    Ends with 2 if a name does not exist.
     """
     stack = connection(context)
     given = selection.Given(

@@ -69,7 +69,7 @@ def events(
     state: selection.State = None,
     follow: Annotated[
         bool,
-        typer.Option("--follow", "-f", help="Keep listing as more happens, until Ctrl-C."),
+        typer.Option("--follow", "-f", help="Go on listing new events, until Ctrl-C."),
     ] = False,
     form: Output = Form.TABLE,
 ) -> None:

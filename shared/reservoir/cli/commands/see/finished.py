@@ -36,9 +36,9 @@ def list_finished(
     ] = None,
     form: Output = Format.TEXT,
 ) -> None:
-    """List workloads that are over.
+    """List workloads that have ended.
 
-    Whose they were, where they ran, how long, what their nodes cost beside reservations, and how they ended.
+    Their teams, where and how long they ran, what their nodes cost outside reservations, and how they ended.
     """
     stack = connection(context)
     until = stack.outside.clock.now()

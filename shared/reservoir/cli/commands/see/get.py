@@ -58,10 +58,10 @@ def get(
 ) -> None:
     """List workloads, nodes, reservations, offerings, policy.
 
-    Policy is pools, classes and teams, which is what is listed without a noun; there are decisions too. For calendar
+    Without a noun, policy is listed: pools, classes and teams. Decisions and events can be listed, too. For calendar
     programs there is -o ics, of the calendar alone.
 
-    Ends with 2 when something that was named is not there.
+    Ends with 2 if a name does not exist.
     """
     stack = connection(context)
     if for_workloads or waiting_usd is not None:

@@ -45,9 +45,9 @@ def ui(
         Path | None, typer.Option("--html", help="Write the page to this file instead.")
     ] = None,
 ) -> None:
-    """Serve a page of how things are to browsers of this machine.
+    """Serve a page of the present state to browsers of this machine.
 
-    It is read anew whenever it is loaded, until Ctrl-C. Nothing can be changed through it.
+    Each load reads the tables again, until Ctrl-C. The page changes nothing.
     """
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
