@@ -24,6 +24,7 @@ from botocore.config import Config
 
 from lab.embedded.settings import (
     ACCOUNT_ID,
+    NOT_THROTTLED,
     REGION,
     ROOT_ACCESS_KEY_ID,
     ROOT_SECRET_ACCESS_KEY,
@@ -338,13 +339,17 @@ class EmbeddedAws:
         return self._session
 
     def client(self, service: Any, **options: Any) -> Any:
-        """Return a ``boto3`` client for this AWS, with the root's credentials and one attempt a call by default."""
+        """Return a ``boto3`` client for this AWS, with the root's credentials and one attempt a call by default.
+
+        EC2 throttles none of its calls: a test looks again and again while the clock stands, and no token comes back.
+        """
         settings = {
             "endpoint_url": self.endpoint_url,
             "verify": str(self.ca_bundle),
             "config": Config(
                 retries={"total_max_attempts": 1},
                 request_checksum_calculation="when_required",
+                user_agent_extra=NOT_THROTTLED,
             ),
         }
         with self._making_clients:  # boto3's sessions are not thread-safe, its clients are

@@ -33,6 +33,7 @@ from lab.embedded.functions import recursion
 from lab.embedded.functions.environments import Environment
 from lab.embedded.functions.networks import FunctionNetworks
 from lab.embedded.functions.runtime import called_by_function
+from lab.embedded.settings import NOT_THROTTLED
 
 Response = tuple[int, dict[str, str], bytes]
 Dispatch = Callable[
@@ -182,7 +183,8 @@ class Router:
         if denied is not None:
             return denied
         try:
-            return self._ec2.answer(call, body)
+            is_throttled = NOT_THROTTLED not in headers.get("user-agent", "")
+            return self._ec2.answer(call, body, is_throttled=is_throttled)
         except ResponseLostError:
             # an order of the EC2 emulation's own test API: done, and not answered
             # MiniStack turns exceptions into answers; `dispatch` drops the connection

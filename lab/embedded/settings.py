@@ -11,6 +11,8 @@ HOST: Final = "127.0.0.1"
 # A key that MiniStack takes for the account's root: tests and deployments use it, functions never see it.
 ROOT_ACCESS_KEY_ID: Final = "test"
 ROOT_SECRET_ACCESS_KEY: Final = "test"  # noqa: S105 - a secret of nothing
+# Clients with this in their user agent take no tokens of the account's buckets.
+NOT_THROTTLED: Final = "not-throttled"
 
 
 def prepare_environment(

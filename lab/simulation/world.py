@@ -16,7 +16,7 @@ from lab.fakes.stores.capacity_blocks import MemoryBlocks, MemoryBootFailures
 from lab.fakes.stores.demand_census import MemoryDemandCensus
 from lab.fakes.stores.discovery_turns import MemoryDiscoveryTurns
 from lab.fakes.stores.history import MemoryHistory
-from lab.fakes.stores.launches import MemoryLaunchAttempts, MemoryShortageHistory
+from lab.fakes.stores.launches import MemoryLaunchAttempts
 from lab.fakes.stores.safety import MemoryTableMarks, MemoryTallies
 from lab.fakes.stores.state import MemoryWorkloads
 from lab.fakes.system import SequentialIds
@@ -232,7 +232,7 @@ class World:
             "demand_census": MemoryDemandCensus(MemoryWorkloads(state), self.kernel),
             "discovery_turns": self.turns,
             "launch_attempts": self.attempts,
-            "shortage_history": MemoryShortageHistory(),
+            "shortage_history": state.shortage_history,
             "accounts": MemoryAccounts(),
             "boot_failures": MemoryBootFailures(self.kernel),
             "tallies": self.tallies,

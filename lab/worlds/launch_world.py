@@ -14,7 +14,6 @@ from lab.fakes.stores.demand_census import MemoryDemandCensus
 from lab.fakes.stores.launches import (
     MemoryLaunchAttempts,
     MemoryPolicy,
-    MemoryShortageHistory,
 )
 from lab.fakes.stores.safety import MemoryTableMarks, MemoryTallies
 from lab.fakes.stores.state import MemoryState
@@ -143,7 +142,7 @@ class World:
         self.templates = FakeTemplates(self.ec2)
         self.dry_runs = FakeDryRuns()
         self.attempts = MemoryLaunchAttempts()
-        self.shortages = MemoryShortageHistory()
+        self.shortages = self.state.shortage_history
         self.pool = NodePool("gpu", "default", Requirements.of())
         self.policy = MemoryPolicy([self.pool], [node_class()])
         self.queue = MemoryQueue()

@@ -170,6 +170,7 @@ class PlanningWorld:
             offerings=self.state.offerings,
             policy=self.policy,
             decisions=self.state.decisions,
+            shortage_history=self.state.shortage_history,
             boot_failures=self.boot_failures,
             history=self.history,
             queue=self.queue,

@@ -7,6 +7,7 @@ from typer.testing import CliRunner, Result
 
 from lab.fakes.messaging import MemoryBus
 from lab.fakes.outside import settings
+from lab.fakes.stores.launches import MemoryShortageHistory
 from lab.fakes.stores.safety import MemoryTableMarks, MemoryTallies
 from lab.fakes.stores.state import (
     MemoryDecisions,
@@ -85,6 +86,10 @@ class WorldStack(OwnOutside, Generic[W]):
     @property
     def decisions(self) -> MemoryDecisions:
         return self.world.state.decisions
+
+    @property
+    def shortage_history(self) -> MemoryShortageHistory:
+        return self.world.state.shortage_history
 
     @property
     def clock(self) -> ManualClock:

@@ -70,8 +70,10 @@ class Ec2Emulation:
         except Ec2Error as error:
             return error
 
-    def answer(self, call: Call | Ec2Error, body: bytes) -> Reply:
-        """Answer a request whose ``body`` was read as ``call``.
+    def answer(
+        self, call: Call | Ec2Error, body: bytes, *, is_throttled: bool = True
+    ) -> Reply:
+        """Answer a request whose ``body`` was read as ``call``; it takes a token, unless it is not throttled.
 
         Raises
         ------
@@ -82,7 +84,7 @@ class Ec2Emulation:
             with self._lock:
                 self.world.agenda.catch_up()
                 try:
-                    return self._answer(call, body)
+                    return self._answer(call, body, is_throttled=is_throttled)
                 finally:
                     self.world.agenda.catch_up()
                     slots.record_counts(self.world)
@@ -171,12 +173,15 @@ class Ec2Emulation:
         """
         return bound_client(self, service, self._region, attempts)
 
-    def _answer(self, call: Call | Ec2Error, body: bytes) -> Reply:
+    def _answer(self, call: Call | Ec2Error, body: bytes, *, is_throttled: bool) -> Reply:
         request_id = self.world.ids.uuid("request")
         try:
             if isinstance(call, Ec2Error):
                 raise call
-            self.world.throttle.take_call(call.operation, call.parameters, self.world.now())
+            if is_throttled:
+                self.world.throttle.take_call(
+                    call.operation, call.parameters, self.world.now()
+                )
             self.world.faults.before_call(call.operation)
             reply = self._perform(call, body, request_id)
         except ServiceException as error:  # moto refuses a volume or an address of a launch

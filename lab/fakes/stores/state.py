@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from lab.fakes.stores.launches import MemoryShortageHistory
 from reservoir.core.capacity.idle import idle_since
 from reservoir.core.capacity.ledger import (
     Balance,
@@ -69,6 +70,7 @@ class MemoryState:
         self.node_claims = MemoryNodeClaims(self)
         self.offerings = MemoryOfferings(self)
         self.decisions = MemoryDecisions(self)
+        self.shortage_history = MemoryShortageHistory()
 
     def require_readable(self, *keys: str) -> None:
         """Refuse to say what rows hold that cannot be read."""

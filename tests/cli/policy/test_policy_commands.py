@@ -12,6 +12,7 @@ from lab.fakes.stores.accounts import MemoryAccounts
 from lab.fakes.stores.capacity_blocks import MemoryBootFailures
 from lab.fakes.stores.policy_store import MemoryPolicyStore
 from lab.fakes.stores.state import (
+    MemoryDecisions,
     MemoryNodeClaims,
     MemoryOfferings,
     MemoryReservations,
@@ -73,6 +74,10 @@ class Stack(OwnOutside):
     @property
     def workloads(self) -> MemoryWorkloads:
         return self.state.workloads
+
+    @property
+    def decisions(self) -> MemoryDecisions:
+        return self.state.decisions
 
     @property
     def queue(self) -> Bus:
