@@ -445,6 +445,16 @@ def test_subnets_with_a_way_out_or_all_endpoints_are_no_finding(
     assert found(account, tmp_path, vpc=NETWORK) == []
 
 
+@pytest.mark.parametrize("missing", ["iam", "pricing.api"])
+def test_an_endpoint_that_aws_has_in_few_regions_stops_no_deployment(
+    tmp_path: Path, missing: str
+) -> None:
+    account = AccountAsFound()
+    there = [service for service in SERVICES if service != missing]
+    account.network = networked(routes=[], endpoints=there)
+    assert found(account, tmp_path, vpc=NETWORK) == [("vpc", Severity.WARNING.value)]
+
+
 def test_a_key_with_the_policy_of_the_example_is_no_finding(tmp_path: Path) -> None:
     assert found(AccountAsFound(), tmp_path, encryptionKey=KEY) == []
 

@@ -14,6 +14,13 @@ SERVICES: Final = (
     *("dynamodb", "ec2", "events", "iam", "pricing.api", "resource-groups"),
     *("s3", "scheduler", "sqs", "ssm", "sts"),
 )
+# What functions cannot do without a service that they can do without. Endpoints are made for the first in us-east-1
+# alone (https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam_vpc_endpoint_create.html), for the second where
+# the price list is served (https://aws.amazon.com/about-aws/whats-new/2025/02/aws-price-list-api-privatelink).
+_WITHOUT: Final[Mapping[str, str]] = {
+    "iam": "classes must name an instanceProfile, and Teams no principals",
+    "pricing.api": "nothing is bought on demand",
+}
 _ANYWHERE: Final = "0.0.0.0/0"
 # What a default route may lead to; an interface of Lambda has no public address, which an internet gateway wants.
 _WAYS_OUT: Final = (
@@ -82,10 +89,14 @@ def _ways(
             continue
         serving = [endpoint for endpoint in endpoints if _serves(endpoint, table)]
         lacking = [name for name in SERVICES if not _is_among(serving, name, place.region)]
-        if lacking:
+        advice = "route it to a NAT gateway, or make VPC endpoints with private DNS (docs/deploying.md)"
+        if not _WITHOUT.keys() >= set(lacking):
             message = f"from {subnet} nothing leads to {', '.join(lacking)}"
-            advice = "route it to a NAT gateway, or make VPC endpoints with private DNS (docs/deploying.md)"
             yield _error(message, advice)
+            continue
+        for name in lacking:
+            message = f"from {subnet} nothing leads to {name}: {_WITHOUT[name]}"
+            yield Finding(Severity.WARNING, _CHECK, message, advice)
 
 
 def _table_of(subnet: str, tables: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:

@@ -10,13 +10,18 @@ Everything it makes carries the tag ``reservoir:contract`` and is removed when i
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from functools import partial
+from typing import Any
 
 import boto3
 import pytest
 from botocore.exceptions import NoCredentialsError
 
+from lab.embedded.client import EmbeddedAws
 from lab.worlds.cloud import Cloud
+from tests.embedded.ec2.contract.launch_role import launcher
 from tests.embedded.ec2.contract.sites import POLL_S, Site
 
 CONSENT = "I-accept-the-cost"
@@ -28,7 +33,8 @@ def _emulated() -> Site:
     return Site(cloud.ec2, groups, lambda: cloud.advance(seconds=POLL_S))
 
 
-def _real(request: pytest.FixtureRequest) -> Site:
+def _of_real_account(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """Return what makes clients of a real account, if somebody asked for one."""
     settings = os.environ  # noqa: TID251 - the person who runs the tests decides here, no code of the product
     if settings.get("RESERVOIR_CONTRACT_ON_AWS") != CONSENT:
         pytest.skip(
@@ -40,15 +46,40 @@ def _real(request: pytest.FixtureRequest) -> Site:
         boto3.client("sts", region_name=region).get_caller_identity()
     except NoCredentialsError:
         pytest.skip("a real account was asked for, but there are no AWS credentials")
-    ec2 = boto3.client("ec2", region_name=region)
-    groups = boto3.client("resource-groups", region_name=region)
-    return Site(ec2, groups, lambda: time.sleep(POLL_S))
+    return partial(boto3.client, region_name=region)
+
+
+def _real(client: Callable[..., Any]) -> Site:
+    return Site(client("ec2"), client("resource-groups"), lambda: time.sleep(POLL_S))
 
 
 @pytest.fixture(params=["emulation", "aws"])
 def site(request: pytest.FixtureRequest) -> Iterator[Site]:
-    made = _emulated() if request.param == "emulation" else _real(request)
+    is_emulated = request.param == "emulation"
+    made = _emulated() if is_emulated else _real(_of_real_account(request))
     try:
+        yield made
+    finally:
+        made.clean_up()
+
+
+@pytest.fixture(params=[pytest.param("emulation", marks=pytest.mark.embedded), "aws"])
+def guarded_site(request: pytest.FixtureRequest) -> Iterator[Site]:
+    """An EC2 behind IAM; ``launcher`` has the permissions of the launch role, and no others."""
+    if request.param == "emulation":
+        aws: EmbeddedAws = request.getfixturevalue("embedded_aws")
+        client: Callable[..., Any] = aws.client
+        moment = timedelta(seconds=POLL_S)
+
+        def wait_a_moment() -> None:
+            aws.clock.advance(moment)
+
+        made = Site(client("ec2"), client("resource-groups"), wait_a_moment)
+    else:
+        client = _of_real_account(request)
+        made = _real(client)
+    try:
+        made.launcher = launcher(made, client)
         yield made
     finally:
         made.clean_up()

@@ -37,6 +37,8 @@ class Site:
     wait_a_moment: Callable[[], None]
     """Let time pass: on the emulation the clock is moved, on an account the test waits."""
     undo: list[Callable[[], Any]] = field(default_factory=list)
+    launcher: Any = None
+    """The client of EC2 that launches, where one has fewer permissions than ``ec2``."""
 
     # The cheapest types that have more than one size and exist nearly everywhere.
     small, large = "t3.micro", "t3.small"

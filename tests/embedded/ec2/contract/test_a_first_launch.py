@@ -1,4 +1,4 @@
-"""What a first launch rests on, with the requests that the product makes: the costliest of what could be otherwise.
+"""What a first launch rests on, with the product's requests and the launch role's permissions: the costliest first.
 
 These run first (their module's name does it): on an account, ten minutes show whether anything will ever be launched.
 """
@@ -21,10 +21,11 @@ from reservoir.core.launching.launch_request import (
 )
 from reservoir.core.launching.launch_template import LaunchTemplate, launch_template
 from reservoir.core.model.instance_type import CapacityType
+from tests.embedded.ec2.contract.launch_role import DEPLOYMENT, dry_run
 from tests.embedded.ec2.contract.sites import TAG, Site
 
 TAGS = {
-    names.OWNER_TAG: "Contract",
+    names.OWNER_TAG: DEPLOYMENT,
     TAG["Key"]: TAG["Value"],
     "karpenter.sh/nodepool": "contract",
 }
@@ -51,7 +52,7 @@ def template_of(site: Site) -> LaunchTemplate:
 
 
 def make(site: Site, template: LaunchTemplate) -> None:
-    site.ec2.create_launch_template(**create_template_parameters(template))
+    site.launcher.create_launch_template(**create_template_parameters(template))
     site.undo.append(
         lambda: site.ec2.delete_launch_template(LaunchTemplateName=template.name)
     )
@@ -81,15 +82,18 @@ def request_of(site: Site, template: LaunchTemplate) -> LaunchRequest:
 def launch(site: Site, template: LaunchTemplate) -> dict[str, Any]:
     """Ask for it as the product does, and have it ended with the test."""
     parameters = create_fleet_parameters(request_of(site, template), secrets.token_hex(16))
-    answer: dict[str, Any] = site.ec2.create_fleet(**parameters)
+    answer: dict[str, Any] = site.launcher.create_fleet(**parameters)
     ids = launched(answer)
     if ids:
         site.undo.append(lambda: site.ec2.terminate_instances(InstanceIds=ids))
     return answer
 
 
-def test_the_products_request_launches_and_tags_all_that_it_creates(site: Site) -> None:
+def test_the_products_request_launches_and_tags_all_that_it_creates(
+    guarded_site: Site,
+) -> None:
     """Where EC2 tagged no interface, or refused the kind, no launch would ever be allowed."""
+    site = guarded_site
     template = template_of(site)
     make(site, template)
     answer = launch(site, template)
@@ -110,7 +114,10 @@ def test_the_products_request_launches_and_tags_all_that_it_creates(site: Site) 
     assert instance["MetadataOptions"]["InstanceMetadataTags"] == "disabled"
 
 
-def test_a_template_that_was_just_made_can_be_launched_from_soon(site: Site) -> None:
+def test_a_template_that_was_just_made_can_be_launched_from_soon(
+    guarded_site: Site,
+) -> None:
+    site = guarded_site
     template = template_of(site)
     make(site, template)
     asked = [launch(site, template)]
@@ -124,8 +131,9 @@ def test_a_template_that_was_just_made_can_be_launched_from_soon(site: Site) -> 
 
 
 def test_a_template_that_is_gone_is_called_what_the_product_takes_for_gone(
-    site: Site,
+    guarded_site: Site,
 ) -> None:
+    site = guarded_site
     template = template_of(site)
     make(site, template)
     site.ec2.delete_launch_template(LaunchTemplateName=template.name)
@@ -136,6 +144,12 @@ def test_a_template_that_is_gone_is_called_what_the_product_takes_for_gone(
         codes = {error.response["Error"]["Code"]}
     assert codes <= GONE
     assert codes
+
+
+def test_the_role_makes_nothing_for_anybody_else(guarded_site: Site) -> None:
+    assert dry_run(guarded_site.launcher, {}) == "UnauthorizedOperation"
+    others = {names.OWNER_TAG: "Somebody"}
+    assert dry_run(guarded_site.launcher, others) == "UnauthorizedOperation"
 
 
 def tags_of(listed: list[dict[str, str]]) -> dict[str, str]:
