@@ -273,11 +273,12 @@ def within_quota(
     longer = {each.extends for each in bought}
     together = [*(each for each in held if each.id not in longer), *bought]
     # What is held at once is most where something begins.
-    return all(
-        _held_at(at.start_at, together) <= at_once_max
-        for at in together
-        if any(each.start_at <= at.start_at < each.last for each in bought)
-    )
+    begins = [each.start_at for each in together if _holds_at(each.start_at, bought)]
+    return all(_held_at(at, together) <= at_once_max for at in begins)
+
+
+def _holds_at(at: datetime, windows: Sequence[BlockWindow]) -> bool:
+    return any(each.start_at <= at < each.last for each in windows)
 
 
 def _held_at(at: datetime, held: Sequence[BlockWindow]) -> int:

@@ -137,11 +137,11 @@ class WideBlockSearch:
 
     @cached_property
     def _owned_slots(self) -> list[int]:
-        return [
-            index
-            for index, slot in enumerate(self.slots)
-            if any(not window.fee_micro_usd for window in slot)
-        ]
+        owned = []
+        for index, slot in enumerate(self.slots):
+            if any(not window.fee_micro_usd for window in slot):
+                owned.append(index)
+        return owned
 
     @cached_property
     def _offers(self) -> list[tuple[int, BlockWindow]]:
