@@ -100,6 +100,14 @@ def test_a_unit_without_accelerators_takes_the_place_of_one_with() -> None:
     assert [name for name, _, _ in spared(bins, idle)] == ["bought", "reserved"]
 
 
+def test_nothing_is_looked_for_when_time_is_up() -> None:
+    bins = world(free_count=1)
+    apart = packed(bins, ("bought", {PINNED_ITEM: 1}), ("reserved", {FREE_ITEM: 1}))
+    bins.packing.expired = lambda: True
+
+    assert spared_exactly(bins.packing, apart, bins.types.reserved) is None
+
+
 def test_with_many_kinds_of_work_nothing_is_looked_for() -> None:
     kinds = [workload(f"kind-{number}", 1000 + number, GIB) for number in range(21)]
     bins = unpacked(

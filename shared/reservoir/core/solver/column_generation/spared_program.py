@@ -135,6 +135,8 @@ class _Program:
         """Yield patterns that are worth more, at the program's prices, than what a use costs and takes."""
         duals = self._master.program.duals()
         for bin_type in self._bin_types.values():
+            if self._base.expired():
+                return
             taken = sum(
                 [-duals[row] * amount for row, amount in self._master.row_entries(bin_type)]
             )
