@@ -384,6 +384,9 @@ type ReservationEnding struct {
 	InstanceType string `json:"instanceType"`
 	// Nodes of this deployment in it now.
 	NodeCount int64 `json:"nodeCount"`
+	// What was placed in it within the last 14 days, and how many replicas; absent: nobody
+	// could look. Demand like it would be without.
+	RecentWorkloads []PlacedWorkload `json:"recentWorkloads,omitempty"`
 	// The reservation that goes on where this one ends.
 	Successor *string `json:"successor,omitempty"`
 	Units     int64   `json:"units"`

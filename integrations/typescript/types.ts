@@ -766,6 +766,10 @@ export interface ReservationEnding {
    */
   nodeCount: number;
   /**
+   * What was placed in it within the last 14 days, and how many replicas; absent: nobody could look. Demand like it would be without.
+   */
+  recentWorkloads?: PlacedWorkload[] | null;
+  /**
    * The reservation that goes on where this one ends.
    */
   successor?: string | null;
