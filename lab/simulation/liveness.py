@@ -54,7 +54,11 @@ def unsettled(world: World) -> Iterator[str]:
             yield f"demand for {key} is not as its users want it: {record}"
         elif record.surplus_count:
             yield f"{key} has {record.surplus_count} replicas too many"
-        elif record.surge_count and not record.pending_count:
+        elif (
+            record.surge_count
+            and not record.pending_count
+            and not _waits_for_neighbour(world, key)
+        ):
             # else the surge itself waits, which is judged below as any demand that does
             yield f"{key} is being updated still: {record.rollout}"
         elif (
@@ -72,6 +76,19 @@ def unsettled(world: World) -> Iterator[str]:
     for stored in world.state.reservation_rows.values():
         if stored.balance.outstanding_count:
             yield f"{stored.reservation.id} has {stored.balance.outstanding_count} open leases"
+
+
+def _waits_for_neighbour(world: World, key: str) -> bool:
+    """Whether another workload on one of its nodes is updated too, and has fewer replicas than it may be without."""
+    for claim in world.state.claim_rows.values():
+        keys = {placed.workload_key for placed in claim.placements}
+        if key not in keys:
+            continue
+        for neighbour in keys - {key}:
+            record = world.state.workload_rows.get(neighbour)
+            if record is not None and record.rollout is not None and record.pending_count:
+                return True
+    return False
 
 
 def _waits_for_budget(world: World, wanted: Wanted, record: WorkloadRecord) -> bool:

@@ -83,6 +83,9 @@ class Case:
 @pytest.fixture(scope="module")
 def cases(world: World, tmp_path_factory: pytest.TempPathFactory) -> list[Case]:
     """Pools of one type each, whose first choice EC2 refuses by a code of its own."""
+    # So many first launches at once would be throttled, which is accounts/test_busy.py's subject.
+    for operation in ("CreateLaunchTemplate", "RunInstances"):
+        world.aws.ec2("limit_calls", operation=operation, at_once=1000, per_s=1000)
     offered = iter(f"{family}.{size}" for size, family in product(SIZES, FAMILIES))
     found: list[Case] = []
     for market, codes in CODES.items():
