@@ -40,6 +40,14 @@ FAMILIES: Final = (
     "r6i",
     "r7i",
 )
+LAUNCHING: Final = (
+    "CreateFleet",
+    "CreateLaunchTemplate",
+    "CreateTags",
+    "DescribeInstances",
+    "DescribeLaunchTemplates",
+    "RunInstances",
+)
 WITHIN: Final = timedelta(minutes=2)
 # One of these rests whole markets, and what spot refuses by them says nothing of a pool.
 OF_ACCOUNTS: Final = aws_errors.QUOTA_CODES | aws_errors.PERMISSION_CODES
@@ -84,7 +92,7 @@ class Case:
 def cases(world: World, tmp_path_factory: pytest.TempPathFactory) -> list[Case]:
     """Pools of one type each, whose first choice EC2 refuses by a code of its own."""
     # So many first launches at once would be throttled, which is accounts/test_busy.py's subject.
-    for operation in ("CreateLaunchTemplate", "RunInstances"):
+    for operation in LAUNCHING:
         world.aws.ec2("limit_calls", operation=operation, at_once=1000, per_s=1000)
     offered = iter(f"{family}.{size}" for size, family in product(SIZES, FAMILIES))
     found: list[Case] = []
