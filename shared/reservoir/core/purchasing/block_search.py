@@ -104,8 +104,8 @@ _Taken = tuple[tuple[BlockWindow, int], ...]
 
 
 @dataclass
-class BlockSearch:
-    """One search. ``slots``: windows of which one at most is used, as a block that is owned and its extensions."""
+class BlockQuestion:
+    """What a search is asked. ``slots``: windows of which one at most is used, as an owned block and its extensions."""
 
     needs: Sequence[BlockNeed]
     slots: Sequence[Sequence[BlockWindow]]
@@ -113,6 +113,12 @@ class BlockSearch:
     waiting_micro_usd_per_unit_hour: int = 0
     held: Sequence[BlockWindow] = ()  # blocks of the account that count against the quota
     at_once_max: int = INSTANCES_AT_ONCE_MAX
+
+
+@dataclass
+class BlockSearch(BlockQuestion):
+    """One search of all ways."""
+
     _shifts: dict[tuple[BlockWindow, int], Shift | None] = field(default_factory=dict)
     _best: tuple[Score, _Taken] | None = None
 

@@ -9,14 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
-from itertools import combinations, permutations
+from itertools import chain, combinations, permutations
 from typing import Final, NamedTuple
 
 from reservoir.core.purchasing.block_filling import Job, filled, waited_unit_s
-from reservoir.core.purchasing.block_rules import INSTANCES_AT_ONCE_MAX
 from reservoir.core.purchasing.block_search import (
     BlockChoice,
-    BlockNeed,
+    BlockQuestion,
     BlockWindow,
     Score,
     Shift,
@@ -55,15 +54,9 @@ class _WindowUse(NamedTuple):
 
 
 @dataclass
-class WideBlockSearch:
-    """One search. ``slots``: windows of which one at most is used, as a block that is owned and its extensions."""
+class WideBlockSearch(BlockQuestion):
+    """One search of groups."""
 
-    needs: Sequence[BlockNeed]
-    slots: Sequence[Sequence[BlockWindow]]
-    now: datetime
-    waiting_micro_usd_per_unit_hour: int = 0
-    held: Sequence[BlockWindow] = ()  # blocks of the account that count against the quota
-    at_once_max: int = INSTANCES_AT_ONCE_MAX
     _shifts: dict[tuple[str, _Part], Shift | None] = field(default_factory=dict)
     _cheapest: dict[_Part, list[_WindowUse]] = field(default_factory=dict)
     _scores: dict[_Grouping, Score | None] = field(default_factory=dict)
@@ -146,12 +139,10 @@ class WideBlockSearch:
     @cached_property
     def _offers(self) -> list[tuple[int, BlockWindow]]:
         """The windows that are not owned with their slots, the cheapest first, and of these the first to end."""
-        offers = [
-            (index, window)
-            for index, slot in enumerate(self.slots)
-            if index not in self._owned_slots
-            for window in slot
-        ]
+        offers: list[tuple[int, BlockWindow]] = []
+        for index, slot in enumerate(self.slots):
+            if index not in self._owned_slots:
+                offers.extend((index, window) for window in slot)
         return sorted(
             offers,
             key=lambda offer: (offer[1].fee_micro_usd, offer[1].end_at, offer[0]),
@@ -198,7 +189,7 @@ class WideBlockSearch:
     @cached_property
     def _can_run(self) -> dict[str, _Part]:
         """Who can run alone in each window."""
-        windows = [window for slot in self.slots for window in slot]
+        windows = chain.from_iterable(self.slots)
         return {window.id: self._who_fits(window) for window in windows}
 
     def _who_fits(self, window: BlockWindow) -> _Part:

@@ -143,22 +143,7 @@ def team_status(
     found = [
         {"arn": arn, "uniqueID": unique_id} for arn, unique_id in sorted(principals.items())
     ]
-    quotas = [
-        _given(
-            reservations=use.group,
-            nominalUnits=use.nominal,
-            usedUnits=use.used,
-            borrowedUnits=use.borrowed,
-            lentUnits=use.lent,
-            totalUnits=use.total,
-            borrowers=[
-                {"team": name, "units": count} for name, count in use.borrowers.items()
-            ]
-            or None,
-            backAt=None if use.back_at is None else _instant(use.back_at),
-        )
-        for use in uses
-    ]
+    quotas = [_quota_use(use) for use in uses]
     spent = {} if spending is None else {"spending": _spending(spending)}
     amounts = (
         {"resourceQuotas": [_resource_use(use) for use in resources]} if resources else {}
@@ -170,6 +155,20 @@ def team_status(
         **spent,
         "conditions": _conditions(conditions),
     }
+
+
+def _quota_use(use: QuotaUse) -> dict[str, Any]:
+    borrowers = [{"team": name, "units": count} for name, count in use.borrowers.items()]
+    return _given(
+        reservations=use.group,
+        nominalUnits=use.nominal,
+        usedUnits=use.used,
+        borrowedUnits=use.borrowed,
+        lentUnits=use.lent,
+        totalUnits=use.total,
+        borrowers=borrowers or None,
+        backAt=None if use.back_at is None else _instant(use.back_at),
+    )
 
 
 def _resource_use(use: ResourceUse) -> dict[str, Any]:
