@@ -1,7 +1,6 @@
 """The search for many workloads: what it finds is possible, and seldom costs more than the best that there is."""
 
 import random
-from datetime import timedelta
 
 import pytest
 
@@ -11,24 +10,9 @@ from reservoir.core.purchasing.block_search import (
     BlockChoice,
     BlockNeed,
     BlockSearch,
-    BlockWindow,
 )
 from reservoir.core.purchasing.wide_block_search import WideBlockSearch
-
-HOUR = timedelta(hours=1)
-P5, P6 = "p5.48xlarge", "p6-b200.48xlarge"
-
-
-def need(
-    key: str, units: int, hours: int, on_demand: int | None = None, **types: int
-) -> BlockNeed:
-    return BlockNeed(key, {P5: units} | types, hours * HOUR, on_demand)
-
-
-def window(
-    id_: str, count: int, start: int, end: int, fee: int = 0, *, type_: str = P5
-) -> BlockWindow:
-    return BlockWindow(id_, type_, count, START + start * HOUR, START + end * HOUR, fee)
+from tests.core.purchasing.block_world import HOUR, P5, P6, need, window
 
 
 def test_ten_workloads_share_the_block_that_they_fill() -> None:
