@@ -7,6 +7,7 @@ machine have its say, so that commands are those of docs/deploying.md.
 import json
 import os
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ class Machine:
 
     def __init__(self, aws: EmbeddedAws, home: Path) -> None:
         self.aws, self.home, self.path = aws, home, home / "production.yaml"
+        self.credentials: Mapping[str, str] = {}  # none but those of an administrator
         self.settings()
         own = {
             "context": {EMBEDDED_CONTEXT: "true", **LEAVE_ASSETS},
@@ -57,6 +59,7 @@ class Machine:
                 "CDK_VALIDATION": "false",  # a test of its own runs the validator
                 "NODE_EXTRA_CA_CERTS": str(self.aws.ca_bundle),
                 **self.aws.environment(),
+                **self.credentials,
                 **variables,
             },
             input=typed,

@@ -13,8 +13,9 @@ from lab.embedded.reservoir.network import NODE_ROLE, make_network
 from lab.story.policies import one_type_pool
 from reservoir.adapters.clients import is_served
 from reservoir.adapters.ec2.network import Ec2LaunchEnvironment
+from reservoir.cli.deployment.deployer import CDK_QUALIFIER
 from reservoir.cli.examination.before import look
-from reservoir.cli.examination.place import CDK_QUALIFIER, Place
+from reservoir.cli.examination.place import Place
 from reservoir.deployment.deployment import read
 
 pytestmark = pytest.mark.embedded

@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from botocore.exceptions import ClientError
 
 from lab.embedded.client import EmbeddedAws
 from lab.embedded.deploy import DeploymentError
 from lab.embedded.reservoir import make_network
 from reservoir import names
+from reservoir.adapters.aws_errors import map_client_errors
+from reservoir.adapters.dynamodb.policy import DynamoDbPolicyStore
 from reservoir.adapters.dynamodb.workloads import LISTED, STANDING
 from reservoir.cli.deployment import deploy as deploy_module
 from reservoir.cli.deployment.account import Account
@@ -215,6 +218,39 @@ def test_the_role_of_spot_is_made_where_it_is_missing_and_is_never_in_the_way(
         iam.exceptions.InvalidInputException, match="has been taken in this account"
     ):
         iam.create_service_linked_role(AWSServiceName="spot.amazonaws.com")
+
+
+def test_whoever_may_not_make_the_role_of_spot_has_deployed_and_is_told_whom_to_ask(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_account: Account) -> bool:
+        raise denied("CreateServiceLinkedRole")
+
+    monkeypatch.setattr(Account, "make_spot_role", refused)
+    story.settings(**SETTINGS, spotServiceLinkedRole=True)
+    (said,) = story.deploy()
+    assert said.startswith("warning: AWSServiceRoleForEC2Spot was not made: ")
+    assert (
+        "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com" in said
+    )
+    story.settings(**SETTINGS)
+
+
+def test_whoever_may_not_read_policy_deploys_and_is_told_that_nothing_was_looked_at(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_store: DynamoDbPolicyStore) -> None:
+        with map_client_errors():
+            raise denied("Scan")
+
+    monkeypatch.setattr(DynamoDbPolicyStore, "list_all", refused)
+    first, second = story.deploy()
+    assert first.startswith("warning: what becomes of policy was not looked at: ")
+    assert second.startswith("warning: who may ask for what was not looked at: ")
+
+
+def denied(operation: str) -> ClientError:
+    return ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, operation)
 
 
 def test_an_update_keeps_the_indexes_of_the_release_before_until_its_functions_are_gone(

@@ -1,6 +1,7 @@
 """``make bootstrap``, ``diff``, ``deploy`` and ``destroy`` as people type them, with the CDK's own command line.
 
-The account is an embedded AWS. The tests tell one story in their order.
+The account is an embedded AWS. The tests tell one story in their order: an administrator bootstraps, a pipeline that
+may do nothing but take the CDK's roles deploys, and the administrator destroys.
 """
 
 from collections.abc import Iterator
@@ -8,12 +9,15 @@ from datetime import timedelta
 
 import pytest
 
+from infra.app import ROOT
 from infra.assets.bundle import THIS_MACHINE, layer_asset
 from lab.embedded.client import EmbeddedAws
 from reservoir.names import DEPLOYMENT_NAME_OUTPUT, OWNER_TAG, Table, output_name
 from tests.deployment.machine import Machine
 
 pytestmark = pytest.mark.embedded
+
+DEPLOYER = ROOT / "examples" / "iam" / "deployer.json"
 
 
 @pytest.fixture(scope="module")
@@ -25,11 +29,26 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
         print(aws.log())  # noqa: T201 - pytest shows it beside a failure
 
 
+def make_pipeline(machine: Machine) -> dict[str, str]:
+    """Make a user with the rights of the example; return the variables that make commands its own."""
+    iam = machine.aws.client("iam")
+    iam.create_user(UserName="pipeline")
+    iam.put_user_policy(
+        UserName="pipeline", PolicyName="deploys", PolicyDocument=DEPLOYER.read_text()
+    )
+    key = iam.create_access_key(UserName="pipeline")["AccessKey"]
+    return {
+        "AWS_ACCESS_KEY_ID": key["AccessKeyId"],
+        "AWS_SECRET_ACCESS_KEY": key["SecretAccessKey"],
+    }
+
+
 def test_a_first_deployment_that_fails_is_not_in_the_way_of_the_next(
     machine: Machine,
 ) -> None:
     bootstrapped = machine.make("bootstrap")
     assert bootstrapped.returncode == 0, bootstrapped.stdout
+    machine.credentials = make_pipeline(machine)
     policy = machine.home / "policy"
     policy.mkdir()
     wrong = "{apiVersion: karpenter.sh/v1, kind: NodePool, metadata: {name: wrong}, spec: {wieght: 1}}"
@@ -80,6 +99,7 @@ def test_diff_says_what_a_setting_would_change_and_changes_nothing(
 def test_destroy_is_refused_while_protected_and_while_something_runs(
     machine: Machine,
 ) -> None:
+    machine.credentials = {}
     machine.settings()
     protected = machine.make("destroy", typed="production\n")
     assert protected.returncode != 0

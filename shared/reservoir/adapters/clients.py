@@ -4,6 +4,7 @@ Clients come from botocore alone: boto3 would add its resources and transfer man
 cold start.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, Final
@@ -72,6 +73,20 @@ def make_client(
 ) -> Any:
     """Return a client of ``service``; the region defaults to the function's own."""
     return _session().create_client(service, region_name=region, config=_config(patience))
+
+
+def client_with(
+    credentials: Mapping[str, str], service: str, region: str | None = None
+) -> Any:
+    """Return a client with the credentials of a role that was taken, as STS answers them."""
+    return _session().create_client(
+        service,
+        region_name=region,
+        aws_access_key_id=credentials["AccessKeyId"],
+        aws_secret_access_key=credentials["SecretAccessKey"],
+        aws_session_token=credentials["SessionToken"],
+        config=_config(Patience()),
+    )
 
 
 def _config(patience: Patience) -> Config:

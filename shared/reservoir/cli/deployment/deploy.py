@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from botocore.exceptions import ClientError
+
 from infra.manifests import read_manifests
 from infra.naming import CREATING_CONTEXT, OLDER_INDEXES_CONTEXT
 from reservoir.cli.deployment.account import SPOT_ROLE, Account, FoundStack
@@ -15,7 +17,7 @@ from reservoir.deployment.partitions import unserved
 from reservoir.manifests.events import Change
 from reservoir.manifests.parsing.problems import ManifestError, Problem
 from reservoir.names import MANIFEST_NAME, MANIFEST_TEXT, RELEASE_OUTPUT, VERSION
-from reservoir.ports.errors import AwsError
+from reservoir.ports.errors import AccessDeniedError, AwsError
 from reservoir.ports.policy import PolicyKind, PolicyStore
 from reservoir.ports.state import NodeClaimStore
 from reservoir.usecases.policy.apply_policy import ApplyPolicy, Name, names_in
@@ -74,11 +76,8 @@ class Deploy:
             self.cdk("deploy", *_KEEPING_INDEXES, *arguments)
         self.cdk("deploy", *arguments)
         # Last: an earlier release made the role in the stack, and this update deletes it where nothing uses it.
-        if (
-            self.deployment.settings.spot_service_linked_role
-            and self.account.make_spot_role()
-        ):
-            self.report(f"{SPOT_ROLE} was missing, and is made")
+        if self.deployment.settings.spot_service_linked_role:
+            self._make_spot_role()
         self._tell_of_open_doors()
 
     def diff(self, arguments: Sequence[str]) -> None:
@@ -113,7 +112,10 @@ class Deploy:
             raise ManifestError(problems)
         if standing is not None:
             used = replace(standing, tables={**standing.tables, **self.deployment.tables})
-            self._tell_of_policy(self.connect(used))
+            try:
+                self._tell_of_policy(self.connect(used))
+            except AccessDeniedError as error:
+                self.report(f"warning: what becomes of policy was not looked at: {error}")
         return standing
 
     def _unserved(self) -> Iterator[Problem]:
@@ -165,6 +167,17 @@ class Deploy:
                     f"an earlier stack {self.deployment.stack} left {', '.join(found)}: name it here to go on with"
                     " what it holds, or delete it",
                 )
+
+    def _make_spot_role(self) -> None:
+        """Make the role where it is missing. Who may not is told so: the stack stands, and works without spot."""
+        try:
+            if self.account.make_spot_role():
+                self.report(f"{SPOT_ROLE} was missing, and is made")
+        except ClientError as error:
+            making = (
+                "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com"
+            )
+            self.report(f"warning: {SPOT_ROLE} was not made: {error}; ask for `{making}`")
 
     def _tell_of_open_doors(self) -> None:
         """Warn of what lets others in, once it is deployed. Who may not read all of it is told so: it was deployed."""

@@ -5,12 +5,12 @@ from typing import Any, Final
 
 from botocore.exceptions import ClientError
 
+from reservoir.cli.deployment.deployer import REFUSED
 from reservoir.cli.examination.finding import Finding, Severity
 from reservoir.cli.examination.place import Place
 
 _BOOTSTRAP_MIN: Final = 6  # what the CDK's rule in the template asks for
 _CDK_ROLES: Final = ("deploy-role", "file-publishing-role")
-_REFUSED: Final = frozenset({"AccessDenied", "AccessDeniedException"})
 # What a stack makes of each, at the most; the template's tests hold it below.
 _ROLES: Final = 25
 _POLICIES: Final = 25
@@ -81,7 +81,7 @@ def _may_take(place: Place, role: str) -> bool:
     try:
         place.clients("sts").assume_role(RoleArn=role, RoleSessionName="reservoir-check")
     except ClientError as error:
-        if error.response["Error"]["Code"] not in _REFUSED:
+        if error.response["Error"]["Code"] not in REFUSED:
             raise
         return False
     return True

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from reservoir.cli.deployment.account import Clients
+from reservoir.cli.deployment.deployer import qualifier_of
 from reservoir.deployment.deployment import Deployment
 from reservoir.ports.discovery import LaunchEnvironmentReader
 
-CDK_QUALIFIER: Final = "hnb659fds"  # the CDK's own
 OF_AWS: Final = "alias/aws/"  # keys of a service's own
 
 
@@ -29,7 +29,7 @@ class Place:
     @property
     def qualifier(self) -> str:
         """The qualifier of the CDK's bootstrap."""
-        return self.deployment.settings.bootstrap_qualifier or CDK_QUALIFIER
+        return qualifier_of(self.deployment.settings)
 
     def account(self) -> str:
         """Return the account that the credentials belong to."""

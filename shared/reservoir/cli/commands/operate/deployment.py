@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
 
@@ -61,11 +61,12 @@ def check(context: typer.Context, form: Output = Form.TABLE) -> None:
 
     deployment = _deployment(context)
     region = make_client("sts").meta.region_name
+    clients = _clients(deployment)
     environment = Ec2LaunchEnvironment(
-        make_client("ec2"), make_client("ssm"), make_client("iam"), SystemClock()
+        clients("ec2"), clients("ssm"), clients("iam"), SystemClock()
     )
-    prices = partial(make_client, "pricing")
-    place = Place(deployment, make_client, prices, region, environment, is_served)
+    prices = partial(clients, "pricing")
+    place = Place(deployment, clients, prices, region, environment, is_served)
     found = look(place, (BotoCoreError, ClientError))
     show(found, FINDINGS, form, nothing=f"nothing stands in the way ({len(CHECKS)} checks)")
     if any(finding.severity is Severity.ERROR for finding in found):
@@ -229,19 +230,26 @@ def _deployment(context: typer.Context) -> "Deployment":
     return found
 
 
+def _clients(deployment: "Deployment") -> Callable[..., Any]:
+    """Return clients of whoever may look at the account: the caller, or roles of the CDK's."""
+    from reservoir.adapters.clients import client_with, make_client
+    from reservoir.cli.deployment.deployer import clients_of_deployer, qualifier_of
+
+    return clients_of_deployer(make_client, client_with, qualifier_of(deployment.settings))
+
+
 def _deploy(context: typer.Context) -> "Deploy":
-    from reservoir.adapters.clients import make_client
     from reservoir.cli.deployment.account import Account
     from reservoir.cli.deployment.cdk import CdkCommandLine
     from reservoir.cli.deployment.connect import deployed
     from reservoir.cli.deployment.deploy import Deploy
 
     deployment = _deployment(context)
-    account = Account(make_client)
+    clients = _clients(deployment)
     return Deploy(
         deployment,
-        account,
-        partial(deployed, make_client),
+        Account(clients),
+        partial(deployed, clients),
         CdkCommandLine(deployment.path),
         _say,
     )
