@@ -10,7 +10,7 @@ from infra.app import ROOT
 from infra.naming import function_name
 from infra.release.write import TEMPLATE, write_release
 from lab.embedded.client import EmbeddedAws
-from lab.embedded.reservoir.network import NODE_ROLE, make_network
+from lab.embedded.reservoir.network import NODE_ROLE, make_network, make_way_out
 from lab.embedded.reservoir.stack import PATIENT
 from reservoir.names import DEPLOYMENT, Function, output_name
 
@@ -89,10 +89,13 @@ def test_parameters_carry_the_rules_of_an_account(release: Path) -> None:
         boundary = aws.client("iam").create_policy(
             PolicyName="bounds", PolicyDocument=json.dumps({"Statement": [allowed]})
         )["Policy"]["Arn"]
+        network = make_way_out(aws)
         created(
             aws,
             upload(aws, release),
             EncryptionKey=key,
+            FunctionSubnets=",".join(network["subnets"]),
+            FunctionSecurityGroups=",".join(network["securityGroups"]),
             PermissionsBoundary=boundary,
             LaunchTags='{"team":"research"}',
         )
@@ -100,6 +103,9 @@ def test_parameters_carry_the_rules_of_an_account(release: Path) -> None:
         name = function_name(STACK, Function.LAUNCH)
         launcher = client.get_function_configuration(FunctionName=name)
         assert launcher["KMSKeyArn"] == key
+        in_vpc = launcher["VpcConfig"]
+        assert in_vpc["SubnetIds"] == network["subnets"]
+        assert in_vpc["SecurityGroupIds"] == network["securityGroups"]
         assert launcher["Environment"]["Variables"]["LAUNCH_TAGS"] == '{"team":"research"}'
         role = launcher["Role"].rpartition("/")[2]
         found = aws.client("iam").get_role(RoleName=role)["Role"]

@@ -42,6 +42,26 @@ def make_network(aws: EmbeddedAws) -> None:
     iam.add_role_to_instance_profile(InstanceProfileName=NODE_ROLE, RoleName=NODE_ROLE)
 
 
+def make_way_out(aws: EmbeddedAws) -> dict[str, list[str]]:
+    """Make a VPC whose private subnet leads to a NAT gateway; return it as the settings name it."""
+    ec2 = aws.client("ec2")
+    vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+    subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.0.0/24")["Subnet"]["SubnetId"]
+    address = ec2.allocate_address(Domain="vpc")["AllocationId"]
+    gateway = ec2.create_nat_gateway(SubnetId=subnet, AllocationId=address)["NatGateway"]
+    in_vpc = [{"Name": "vpc-id", "Values": [vpc]}]
+    (table,) = ec2.describe_route_tables(Filters=in_vpc)["RouteTables"]
+    ec2.create_route(
+        RouteTableId=table["RouteTableId"],
+        DestinationCidrBlock="0.0.0.0/0",
+        NatGatewayId=gateway["NatGatewayId"],
+    )
+    group = ec2.create_security_group(
+        VpcId=vpc, GroupName="functions", Description="HTTPS out"
+    )["GroupId"]
+    return {"subnets": [subnet], "securityGroups": [group]}
+
+
 def _image(ec2: Any, architecture: str) -> str:
     filters = [{"Name": "architecture", "Values": [architecture]}]
     found = ec2.describe_images(Filters=filters)["Images"]

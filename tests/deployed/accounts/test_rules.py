@@ -11,6 +11,7 @@ import pytest
 
 from infra.app import ROOT
 from lab.embedded.client import EmbeddedAws
+from lab.embedded.reservoir.network import make_way_out
 from lab.fakes.manifests import workload_manifest
 from lab.story.policies import one_type_pool, story_workload, write_manifests
 from lab.story.world import World
@@ -58,29 +59,9 @@ def prepare(aws: EmbeddedAws) -> dict[str, Any]:
         "permissionsBoundary": boundary,
         "tags": TAGS,
         "encryptionKey": key,
-        "vpc": network_with_a_way_out(aws),
+        "vpc": make_way_out(aws),
         "logRetentionDays": 90,
     }
-
-
-def network_with_a_way_out(aws: EmbeddedAws) -> dict[str, list[str]]:
-    """Make a VPC whose private subnet leads to a NAT gateway."""
-    ec2 = aws.client("ec2")
-    vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
-    subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.0.0/24")["Subnet"]["SubnetId"]
-    address = ec2.allocate_address(Domain="vpc")["AllocationId"]
-    gateway = ec2.create_nat_gateway(SubnetId=subnet, AllocationId=address)["NatGateway"]
-    in_vpc = [{"Name": "vpc-id", "Values": [vpc]}]
-    (table,) = ec2.describe_route_tables(Filters=in_vpc)["RouteTables"]
-    ec2.create_route(
-        RouteTableId=table["RouteTableId"],
-        DestinationCidrBlock="0.0.0.0/0",
-        NatGatewayId=gateway["NatGatewayId"],
-    )
-    group = ec2.create_security_group(
-        VpcId=vpc, GroupName="functions", Description="HTTPS out"
-    )["GroupId"]
-    return {"subnets": [subnet], "securityGroups": [group]}
 
 
 def test_it_is_deployed_and_launches_what_the_rules_ask_for(
