@@ -55,10 +55,7 @@ class ReservoirFunction(Construct):
             "Log",
             removal_policy=kept(retain=bundle.keep_logs),
         )
-        raw_log_group = log_group.node.default_child
-        # the construct takes an enumeration, CloudWatch a number
-        if isinstance(raw_log_group, logs.CfnLogGroup):
-            raw_log_group.retention_in_days = bundle.log_retention_days
+        keep_days(log_group, bundle.log_retention_days)
         role = self._role(name, log_group, grants)
         self.function = lambda_.Function(
             self,
@@ -128,3 +125,10 @@ class ReservoirFunction(Construct):
             )
             acknowledge_wildcards(policy, of_ec2)
         return role
+
+
+def keep_days(log_group: logs.LogGroup, days: int) -> None:
+    """Set how long a log is kept. The construct takes an enumeration, CloudWatch a number."""
+    raw = log_group.node.default_child
+    if isinstance(raw, logs.CfnLogGroup):
+        raw.retention_in_days = days

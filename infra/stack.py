@@ -10,6 +10,7 @@ from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_lambda_event_sources as sources
+from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
@@ -17,7 +18,7 @@ from infra import data_key
 from infra.assets.bundle import LAMBDA, THIS_MACHINE, code_asset, layer_asset
 from infra.config import FUNCTIONS, SNAPSHOT_RETENTION_DAYS
 from infra.events import AwsEvents, DrainTimers, KeptEvents, Schedules
-from infra.function import FunctionBundle, ReservoirFunction
+from infra.function import FunctionBundle, ReservoirFunction, keep_days
 from infra.iam.acknowledgements import acknowledge_no_access_log
 from infra.iam.grants import Resources
 from infra.iam.permissions import DUTIES, grants
@@ -155,7 +156,22 @@ class ReservoirStack(Stack):
             functions=self.functions,
             letters=[*self.queues.dead_letters.values(), self.queues.undelivered],
             schedules=schedules.by_function.values(),
+            node_logs=self._node_logs(),
         )
+
+    def _node_logs(self) -> logs.LogGroup:
+        """Return the log group of nodes. Its name is known to user data before the stack is there; so it goes with it.
+
+        A group that was kept would be in the way of the next stack of that name. It costs nothing while it is empty.
+        """
+        group = logs.LogGroup(
+            self,
+            "NodeLogs",
+            log_group_name=names.node_log_group(self.stack_name),
+            removal_policy=kept(retain=False),
+        )
+        keep_days(group, self.deployment.settings.log_retention_days)
+        return group
 
     def _outputs(self) -> None:
         planner = planner_environment(self.deployment.settings)

@@ -3,7 +3,7 @@
 A sender may send demand; a viewer may read what the deployment knows, but not the Policy table, whose classes hold user
 data; an operator may also change policy and work off what was given up, and is attached beside a viewer. A team's
 operator may ask the function `operate` alone, which knows what is the team's. A node may read what it is for, and
-report what becomes of it.
+report what becomes of it; one whose agent copies what its commands write may also write to the log group of nodes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,6 +13,7 @@ from aws_cdk import CfnOutput, Stack
 from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
@@ -45,7 +46,7 @@ _SENT_AGAIN: Final = (Queue.DEMAND, Queue.PLANNING, Queue.LAUNCHES, Queue.HISTOR
 
 
 class People(Construct):
-    """The five policies; the stack's outputs carry their ARNs."""
+    """The six policies; the stack's outputs carry their ARNs."""
 
     def __init__(
         self,
@@ -56,6 +57,7 @@ class People(Construct):
         functions: Mapping[Function, lambda_.IFunction],
         letters: Sequence[sqs.IQueue],
         schedules: Iterable[events.IRule],
+        node_logs: logs.ILogGroup,
     ) -> None:
         super().__init__(scope, construct)
         policies: Mapping[str, Sequence[Grant]] = {
@@ -63,10 +65,12 @@ class People(Construct):
             "Viewer": list(_viewer(resources)),
             "Operator": [
                 *_operator(resources, letters, schedules),
+                _read_logs(node_logs),
                 *_examine(resources, functions),
             ],
             "TeamOperator": [_operate(resources)],
             "Node": list(_node(resources)),
+            "NodeLogs": [_write_logs(node_logs)],
         }
         for name, grants in policies.items():
             policy = iam.ManagedPolicy(
@@ -281,4 +285,22 @@ def _node(resources: Resources) -> Iterable[Grant]:
     )
     yield from data_key.use(
         resources, [*data_key.READ, "kms:GenerateDataKey"], ["dynamodb", "sqs"]
+    )
+
+
+def _read_logs(group: logs.ILogGroup) -> Grant:
+    return Grant(
+        "ReadNodeLogs",
+        "What commands on nodes wrote, as far as agents copy it.",
+        ["logs:FilterLogEvents"],
+        [group.log_group_arn],
+    )
+
+
+def _write_logs(group: logs.ILogGroup) -> Grant:
+    return Grant(
+        "WriteNodeLogs",
+        "An agent copies what its commands write. Streams have no owner: an instance can write to each of them.",
+        ["logs:CreateLogStream", "logs:PutLogEvents"],
+        [group.log_group_arn],
     )

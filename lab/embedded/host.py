@@ -16,6 +16,7 @@ from lab.embedded import delivery, ec2, services
 from lab.embedded.cloudformation import events as stack_events
 from lab.embedded.cloudformation import provisioners
 from lab.embedded.cloudformation.account_rules import AccountRules
+from lab.embedded.cloudwatch import log_events
 from lab.embedded.control import ControlServer, JsonObject
 from lab.embedded.ec2_gate import Ec2Gate
 from lab.embedded.emulated_time import services as services_in_time
@@ -130,6 +131,7 @@ class Host:
         expressions.install()
         provisioners.install(self.ec2)
         quotas.install()
+        log_events.install()
         data_keys.install()
         mappings.install()
         recursion.install()

@@ -60,6 +60,9 @@ CORS: Final = {
     "Access-Control-Expose-Headers": "*",
 }
 HELD_LOOK_S: Final = 0.05
+_CALLS_ABOUT_STREAMS: Final = frozenset(
+    {"CreateLogStream", "FilterLogEvents", "PutLogEvents"}
+)
 LOST_STATUS: Final = 599  # within this module only: no service answers so
 logger = logging.getLogger(__name__)
 
@@ -338,6 +341,15 @@ def _resource_of_events(arn: str, headers: dict[str, str], body: bytes, rules: s
     return arn.replace(":rule/default/", ":rule/")
 
 
+def _resource_of_logs(arn: str, headers: Mapping[str, str], body: bytes) -> str:
+    """Return the log stream that a call is about: https://github.com/aws-solutions/aws-crr-monitor/issues/8."""
+    operation = headers.get("x-amz-target", "").rpartition(".")[2]
+    if operation not in _CALLS_ABOUT_STREAMS:
+        return arn
+    stream = json.loads(body or b"{}").get("logStreamName", "")
+    return f"{arn}:log-stream:{stream}"
+
+
 def _resource_group(path: str, body: bytes, groups: str) -> str:
     """Return the group that a call names; CreateGroup knows no resource (Service Authorization Reference)."""
     asked = json.loads(body or b"{}")
@@ -353,7 +365,8 @@ def _name_resources_as_aws_does() -> None:
     It takes every schedule for one of the default group, and several parameters for all of them; those are checked here
     on the path that they have in common, which is what AWS would allow at the least. It takes a bus for a rule, the
     targets of a rule for those of its bus, sees no principal in a simulation of its policies, and writes a rule of the
-    default bus with that bus's name, which AWS leaves out. It does not see which resource group a call is about.
+    default bus with that bus's name, which AWS leaves out. It does not see which resource group a call is about. It
+    takes the streams of a log group for the group.
     """
     extract = iam_actions.extract_resource_arn
 
@@ -384,6 +397,8 @@ def _name_resources_as_aws_does() -> None:
             return _resource_of_events(
                 arn, headers, body, f"arn:aws:events:{region}:{account_id}:rule"
             )
+        if service == "logs":
+            return _resource_of_logs(arn, headers, body)
         if (
             service == "ssm"
             and arn == "*"

@@ -18,11 +18,12 @@ from reservoir.names import (
 )
 
 
-def let_nodes_in(world: World) -> None:
-    """Attach what nodes may do to their role, as an administrator would."""
-    world.aws.client("iam").attach_role_policy(
-        RoleName=NODE_ROLE, PolicyArn=world.reservoir.outputs["NodePolicyArn"]
-    )
+def let_nodes_in(world: World, *outputs: str) -> None:
+    """Attach what nodes may do to their role, as an administrator would; ``outputs`` name further policies."""
+    for output in ("NodePolicyArn", *outputs):
+        world.aws.client("iam").attach_role_policy(
+            RoleName=NODE_ROLE, PolicyArn=world.reservoir.outputs[output]
+        )
 
 
 class Inside:

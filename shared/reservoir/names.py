@@ -302,6 +302,11 @@ def function_name(stack: str, function: Function) -> str:
     return f"{stack}-{function.replace('_', '-')}"
 
 
+def node_log_group(stack: str) -> str:
+    """Return the log group that nodes may copy to; user data writes it with ``{{reservoir.deployment}}``."""
+    return f"{stack}-NodeLogs"
+
+
 def output_name(variable: str) -> str:
     """Return the stack output that carries an environment variable's value: ``EVENT_BUS_NAME`` -> ``EventBusName``."""
     return variable.title().replace("_", "")

@@ -45,10 +45,12 @@ class Server(ThreadingHTTPServer):
 
     answer: tuple[int, int, bytes] | None = (200, 0, GOOD)
     targets: list[str]
+    first_answers: list[tuple[int, int, bytes]]
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.targets = []
+        self.first_answers = []
 
     @property
     def url(self) -> str:
@@ -73,7 +75,9 @@ class Handler(BaseHTTPRequestHandler):
             "AWS4-HMAC-SHA256 Credential=ASIAEXAMPLE/"
         )
         self.server.targets.append(self.headers["X-Amz-Target"])
-        if self.server.answer is not None:
+        if self.server.first_answers:
+            self._send(*self.server.first_answers.pop(0))
+        elif self.server.answer is not None:
             self._send(*self.server.answer)
 
     def _send(self, status: int, missing: int, body: bytes) -> None:
@@ -112,3 +116,22 @@ def test_whatever_is_answered_can_be_asked_again(aws: Server, answer: str) -> No
         instance.report("reports", {})
     aws.answer = (200, 0, GOOD)
     assert instance.identity("claims") == IDENTITY
+
+
+def test_a_stream_is_made_when_it_is_first_written_to(aws: Server) -> None:
+    missing = b'{"__type": "com.amazonaws#ResourceNotFoundException", "message": "none"}'
+    aws.first_answers = [(400, 0, missing), (200, 0, b""), (200, 0, b"{}")]
+    aws.answer = (200, 0, b"{}")
+    instance = Instance(aws.url, aws.url)
+    instance.write_log("group", "stream", 1, ["one"])
+    instance.write_log("group", "stream", 2, ["two"])
+    put, create = "Logs_20140328.PutLogEvents", "Logs_20140328.CreateLogStream"
+    assert aws.targets == [put, create, put, put]
+
+
+def test_another_refusal_makes_no_stream(aws: Server) -> None:
+    aws.answer = (400, 0, b'{"__type": "AccessDeniedException"}')
+    with pytest.raises(UnreachableError) as refused:
+        Instance(aws.url, aws.url).write_log("group", "stream", 1, ["one"])
+    assert refused.value.code == "AccessDeniedException"
+    assert aws.targets == ["Logs_20140328.PutLogEvents"]

@@ -66,13 +66,16 @@ exec {AGENT}
 
 @pytest.fixture(scope="module", autouse=True)
 def policy(world: World, shared: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    let_nodes_in(world)
+    let_nodes_in(world, "NodeLogsPolicyArn")
     (shared / "work.sh").write_text(WORK.format(shared=shared))
     (shared / "member.sh").write_text(MEMBER.format(shared=shared))
     (shared / "member.sh").chmod(0o755)
     start = START.format(shared=shared)
     user_data = agent_user_data(
-        RUNS.format(shared=shared), log_folder=shared / "logs", start=start
+        RUNS.format(shared=shared),
+        log_folder=shared / "logs",
+        start=start,
+        log_group="{{reservoir.deployment}}-NodeLogs",
     )
     world.buy_block(
         "block",
@@ -185,6 +188,21 @@ def test_one_search_finds_what_every_function_said_of_it(
         if any(followed_by in text for text in lines)
     }
     assert f"for {followed_by}" in (shared / "logs" / "story_circle-0.log").read_text()
+
+
+def test_what_commands_wrote_is_read_after_their_nodes_have_gone(world: World) -> None:
+    seen: list[str] = []
+
+    def has_come(_: object) -> bool:
+        done = world.command("logs", "story/circle")
+        assert done.returncode == 0, done.stderr
+        seen[:] = [line.split("  ", 1)[1] for line in done.stdout.splitlines()]
+        return any(line.startswith("is done at") for line in seen)
+
+    world.until("the last line has come", has_come)
+    (first,) = (line for line in seen if line == "begins at 0")
+    assert seen[0] == first
+    assert sum(line.startswith("begins at") for line in seen) == 2, "both nodes' lines"
 
 
 def test_the_agent_is_small(world: World, shared: Path) -> None:

@@ -41,7 +41,7 @@ OF_A_TEMPLATE = {
     }
 }
 READING = re.compile(
-    r"[a-z0-9-]+:(Describe|Get|List|Query|BatchGet|ConditionCheck|Simulate)\w*"
+    r"[a-z0-9-]+:(Describe|Filter|Get|List|Query|BatchGet|ConditionCheck|Simulate)\w*"
 )
 # What a launch refers to; nothing can be launched with these alone, because the instance needs the owner tag.
 REFERRED = re.compile(
@@ -419,6 +419,7 @@ def test_policies_for_people_name_actions_and_resources_and_change_nothing_but_w
         },
         "TeamOperator": {"lambda:InvokeFunction"},
         "Node": {"sqs:SendMessage"},
+        "NodeLogs": {"logs:CreateLogStream", "logs:PutLogEvents"},
     }
 
 

@@ -1,8 +1,8 @@
 """Make MiniStack's services keep the emulated time, and tell the governor what they work on.
 
-Scheduler, EventBridge, SQS and DynamoDB read the wall clock as ``time.time()`` of their module's ``time``; each gets a
-stand-in for that module. The other services, and everything about Lambda's own work, keep real time: a function gets as
-many real seconds as its timeout says.
+Scheduler, EventBridge, SQS, DynamoDB and CloudWatch Logs read the wall clock as ``time.time()`` of their module's
+``time``; each gets a stand-in for that module. The other services, and everything about Lambda's own work, keep real
+time: a function gets as many real seconds as its timeout says.
 
 Two consequences are handled here. A long poll with a stopped clock would never end, so it is bounded in real time. And
 a message that a function is working on stays invisible until its batch ends, wherever the clock is by then: AWS wants
@@ -17,7 +17,15 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, Final
 
 from ministack import app
-from ministack.services import cloudwatch, dynamodb, eventbridge, lambda_svc, scheduler, sqs
+from ministack.services import (
+    cloudwatch,
+    cloudwatch_logs,
+    dynamodb,
+    eventbridge,
+    lambda_svc,
+    scheduler,
+    sqs,
+)
 
 from lab.embedded.emulated_time.clock import EmulatedClock
 from lab.embedded.emulated_time.governor import Governor
@@ -42,7 +50,7 @@ def install(clock: EmulatedClock, backoff: MutableMapping[str, float]) -> None:
     ``backoff`` is kept up to date with the instants (seconds since 1970) until which pollers rest, by queue URL.
     """
     emulated = _EmulatedTime(clock)
-    for service in (dynamodb, eventbridge, scheduler, sqs):
+    for service in (cloudwatch_logs, dynamodb, eventbridge, scheduler, sqs):
         service.time = emulated
     # Their own sweeps run every 10 real seconds; the governor takes their place.
     eventbridge.start_scheduler = scheduler.start_scheduler = lambda: None

@@ -9,7 +9,12 @@ AGENT: Final = "python -m reservoir.agent agent.toml"
 
 
 def agent_user_data(
-    runs: str, *, log_folder: str | Path, poll_s: int = 2, start: str = f"exec {AGENT}"
+    runs: str,
+    *,
+    log_folder: str | Path,
+    poll_s: int = 2,
+    start: str = f"exec {AGENT}",
+    log_group: str = "",
 ) -> str:
     """Return user data that starts the agent.
 
@@ -23,6 +28,8 @@ def agent_user_data(
         Seconds from one look at what the node is for to the next.
     start
         The lines of shell that start it (``AGENT``), and anything that is done before.
+    log_group
+        Where that output is copied to; nowhere if it is empty.
     """
     return f"""\
 #!/bin/sh
@@ -31,6 +38,7 @@ node_claims_table = "{{{{reservoir.nodeClaimsTable}}}}"
 reports_queue_url = "{{{{reservoir.reportsQueueUrl}}}}"
 poll_s = {poll_s}
 log_folder = "{log_folder}"
+log_group = "{log_group}"
 
 {runs.strip()}
 END

@@ -10,19 +10,25 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from reservoir.agent.agent import SOON_S, Agent
 from reservoir.agent.aws import Instance, UnreachableError
-from reservoir.agent.configuration import ConfigurationError, read_configuration
+from reservoir.agent.configuration import (
+    Configuration,
+    ConfigurationError,
+    read_configuration,
+)
+from reservoir.agent.log_copies import LogCopies, LogCopying
 from reservoir.agent.processes import Processes
 
 FILE: Final = Path("/etc/reservoir/agent.toml")
 STEP_S: Final = 1.0
 # that commands get to end when the agent is stopped; less than the unit's TimeoutStopSec
 STOP_S: Final = 100.0
+LAST_COPY_S: Final = 10.0  # that the last lines get after that
 BAD_CONFIGURATION: Final = 78  # EX_CONFIG: systemd is told not to start it again
 
 
@@ -58,12 +64,29 @@ def run() -> None:
     stopped: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda received, _: stopped.append(received))
-    work = Processes(configuration.log_folder)
+    copying = _copying(configuration, instance)
+    work = Processes(configuration.log_folder, None if copying is None else copying.copies)
     agent = Agent(configuration, instance, work, time.time)
     while not stopped:
         agent.step()
         time.sleep(STEP_S)
     work.stop(STOP_S)
+    if copying is not None:
+        copying.finish(LAST_COPY_S)
+
+
+def _copying(configuration: Configuration, instance: Instance) -> LogCopying | None:
+    """Begin to copy what commands write, if the file says where to."""
+    group = configuration.log_group
+    if not group:
+        return None
+
+    def send(stream: str, at_ms: int, lines: Sequence[str]) -> None:
+        instance.write_log(group, stream, at_ms, lines)
+
+    copying = LogCopying(LogCopies(send, time.time))
+    copying.start()
+    return copying
 
 
 def _identity(instance: Instance, table: str) -> Mapping[str, Any]:

@@ -18,11 +18,9 @@ from reservoir.agent.machine import (
     Start,
     report,
 )
+from reservoir.agent.retries import Retries
 
 SOON_S: Final = 5.0  # until the next question while something is about to change
-# Who cannot reach AWS tries again after so long, twice as long each time, at most so long.
-FIRST_RETRY_S: Final = 5.0
-LONGEST_RETRY_S: Final = 60.0
 NOTICE_S: Final = 5.0  # between two looks at the instance's own metadata
 REPORTS_MAX: Final = 200  # that wait for AWS; the oldest are dropped first
 log = logging.getLogger("reservoir.agent")
@@ -74,23 +72,6 @@ class Work(Protocol):
         ...
 
 
-class _Retries:
-    """How long to wait before what could not be reached is tried again: longer after each failure in a row."""
-
-    def __init__(self) -> None:
-        self._next_s = FIRST_RETRY_S
-
-    def failed(self) -> float:
-        """Return how long to wait now."""
-        pause_s = self._next_s
-        self._next_s = min(2 * pause_s, LONGEST_RETRY_S)
-        return pause_s
-
-    def succeeded(self) -> None:
-        """Let the next failure be a first one."""
-        self._next_s = FIRST_RETRY_S
-
-
 class Agent:
     """One node's agent; ``now_s`` gives seconds since 1970."""
 
@@ -110,8 +91,8 @@ class Agent:
         self._ask_at_s = 0.0
         self._look_at_s = 0.0
         self._send_at_s = 0.0
-        self._asking = _Retries()
-        self._sending = _Retries()
+        self._asking = Retries()
+        self._sending = Retries()
 
     def step(self) -> None:
         """Do everything that is due now."""

@@ -1,13 +1,14 @@
-"""What the agent asks of AWS: two calls, signed with the credentials of the instance.
+"""What the agent asks of AWS: a few calls, signed with the credentials of the instance.
 
 botocore signs them and finds the credentials; its clients are left out, because the models that they load take more
 memory than all the rest of the agent.
 """
 
 import json
+import re
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from http import HTTPStatus
 from http.client import HTTPException
@@ -27,11 +28,21 @@ IDENTITY_INDEX: Final = "node-identity"
 _JSON: Final[Mapping[str, str]] = {
     "dynamodb": "application/x-amz-json-1.0",
     "sqs": "application/x-amz-json-1.0",
+    "logs": "application/x-amz-json-1.1",
 }
+# a refusal's type, after its namespace if it has one
+_TYPE: Final = re.compile(rb'"__type":\s*"(?:[^"#]*#)?(\w+)"')
 
 
 class UnreachableError(Exception):
-    """AWS could not be asked, or refused; trying again later is all that one can do."""
+    """AWS could not be asked, or refused; trying again later is all that one can do.
+
+    ``code`` is AWS's word for a refusal; empty where AWS could not be asked.
+    """
+
+    def __init__(self, text: str, code: str = "") -> None:
+        super().__init__(text)
+        self.code = code
 
 
 class _Metadata:
@@ -128,6 +139,19 @@ class Instance:
             {"QueueUrl": queue_url, "MessageBody": json.dumps(body)},
         )
 
+    def write_log(self, group: str, stream: str, at_ms: int, lines: Sequence[str]) -> None:
+        """Append lines to a log stream, which is made if it is missing; raises UnreachableError."""
+        place = {"logGroupName": group, "logStreamName": stream}
+        written = [{"timestamp": at_ms, "message": line} for line in lines]
+        parameters = {**place, "logEvents": written}
+        try:
+            self._call("logs", "Logs_20140328.PutLogEvents", parameters)
+        except UnreachableError as error:
+            if error.code != "ResourceNotFoundException":
+                raise
+            self._call("logs", "Logs_20140328.CreateLogStream", place)
+            self._call("logs", "Logs_20140328.PutLogEvents", parameters)
+
     def address(self) -> str:
         """Return the instance's private address; raises UnreachableError. No call leaves the machine."""
         found = self._metadata.read("meta-data/local-ipv4") or self._metadata.read(
@@ -181,15 +205,25 @@ class Instance:
 def _answer(request: urllib.request.Request) -> dict[str, Any]:
     try:
         with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310 - https, or what a test says
-            found = json.load(answer)
+            content = answer.read()
     except urllib.error.HTTPError as error:
         with error:
+            said = error.read(500)
             raise UnreachableError(
-                f"{request.get_header('X-amz-target')}: {error.code} {error.read(500)!r}"
+                f"{request.get_header('X-amz-target')}: {error.code} {said!r}",
+                _code(said),
             ) from error
+    # CreateLogStream answers with nothing
+    found = json.loads(content) if content else {}
     if not isinstance(found, dict):
         raise ValueError("the answer is no object")
     return found
+
+
+def _code(said: bytes) -> str:
+    """Return AWS's word for a refusal; empty where it does not say one."""
+    found = _TYPE.search(said)
+    return found[1].decode() if found else ""
 
 
 def _text(value: Any) -> str:

@@ -3,11 +3,15 @@
 What is run is said here, by whoever made the node, and never by a message of demand.
 """
 
+import re
 import tomllib
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+# https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/APIReference/API_CreateLogGroup.html
+_LOG_GROUP: Final = re.compile("[A-Za-z0-9._/#-]{1,512}")
 
 
 class ConfigurationError(Exception):
@@ -46,6 +50,9 @@ class Configuration:
     runs: tuple[Run, ...]
     poll_s: float = 4.0
     log_folder: Path = field(default=Path("/var/log/reservoir"))
+    log_group: str = (
+        ""  # of CloudWatch Logs, where what commands write is copied to; empty: nowhere
+    )
 
     def run_for(self, workload_key: str) -> Run | None:
         """Return the first that fits a workload."""
@@ -70,6 +77,10 @@ def read_configuration(path: Path) -> Configuration:
         found = Configuration(runs=runs, **content)
     except (OSError, tomllib.TOMLDecodeError, TypeError, ValueError) as error:
         raise ConfigurationError(f"{path}: {error}") from error
+    if found.log_group and not _LOG_GROUP.fullmatch(found.log_group):
+        raise ConfigurationError(
+            f"{path}: log_group must be the name of a log group, not {found.log_group!a}"
+        )
     if not found.runs:
         raise ConfigurationError(f"{path}: there is no [[run]]")
     return found

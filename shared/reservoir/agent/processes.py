@@ -12,6 +12,7 @@ from typing import Final
 
 from reservoir.agent.configuration import Run
 from reservoir.agent.containers import find_engine, kill_command, run_command
+from reservoir.agent.log_copies import LogCopies
 from reservoir.agent.machine import ProcessId
 
 TAIL_CHARACTERS: Final = 2_048
@@ -21,10 +22,14 @@ log = logging.getLogger("reservoir.agent")
 
 
 class Processes:
-    """Runs commands in sessions of their own; what they write goes to a file for each, kept in ``log_folder``."""
+    """Runs commands in sessions of their own; what they write goes to a file for each, kept in ``log_folder``.
 
-    def __init__(self, log_folder: Path) -> None:
+    ``copies`` sends it on from there.
+    """
+
+    def __init__(self, log_folder: Path, copies: LogCopies | None = None) -> None:
         self._log_folder = log_folder
+        self._copies = copies
         self._running: dict[ProcessId, subprocess.Popen[bytes]] = {}
         self._failed: dict[ProcessId, str] = {}
         self._hooks: dict[str, subprocess.Popen[bytes]] = {}
@@ -36,6 +41,7 @@ class Processes:
             command = (
                 self._in_container(process, run, environment) if run.image else run.command
             )
+            self._copy(self.log_of(process), environment, str(process.number))
             self._running[process] = self._begin(self.log_of(process), command, environment)
         except OSError as error:
             self._failed[process] = f"{error}\n"
@@ -45,6 +51,7 @@ class Processes:
     ) -> None:
         """Start a checkpoint hook; one that cannot be started is over."""
         log = self._log_folder / f"{workload_key.replace('/', '_')}-checkpoint.log"
+        self._copy(log, environment, "checkpoint")
         try:
             self._hooks[workload_key] = self._begin(log, command, environment)
         except OSError as error:
@@ -87,6 +94,14 @@ class Processes:
             for child in self._running.values():
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     child.wait(max(0.0, until_s - time.monotonic()))
+
+    def _copy(self, log: Path, environment: Mapping[str, str], part: str) -> None:
+        if self._copies is not None:
+            workload, claim = (
+                environment["RESERVOIR_WORKLOAD"],
+                environment["RESERVOIR_NODE_CLAIM"],
+            )
+            self._copies.add(log, f"{workload}/{claim}/{part}")
 
     def _in_container(
         self, process: ProcessId, run: Run, environment: Mapping[str, str]

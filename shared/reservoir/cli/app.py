@@ -64,10 +64,13 @@ COMMANDS: Final = (
     ),
     Listed(
         "events",
-        f"{_ROOMS}.see.events",
+        f"{_ROOMS}.past.events",
         "List what happened, to everything or to one object.",
     ),
-    Listed("finished", f"{_ROOMS}.see.finished", "List workloads that have ended."),
+    Listed(
+        "logs", f"{_ROOMS}.past.logs", "Print what the commands of a workload have written."
+    ),
+    Listed("finished", f"{_ROOMS}.past.finished", "List workloads that have ended."),
     Listed("plan", f"{_ROOMS}.ask.plan", "Show what would happen to demand now."),
     Listed("replay", f"{_ROOMS}.ask.replay", "Run a stored plan again."),
     Listed(

@@ -10,6 +10,7 @@ from reservoir.cli.nouns.registry import Registered, is_noun, registered
 VERBS: Final[Mapping[str, tuple[str, ...]]] = {
     "delete": ("pools", "classes", "teams", "nodes"),
     "explain": ("nodes", "workloads"),
+    "logs": ("workloads",),
     "withdraw": ("workloads",),
     "release": ("workloads",),
     "reset": ("workloads",),

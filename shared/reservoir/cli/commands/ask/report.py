@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from reservoir.cli.commands.see.events import span
+from reservoir.cli.commands.past.events import span
 from reservoir.cli.console import fail, messages, output
 from reservoir.cli.policy import attempt, connection
 from reservoir.cli.report.accounts import read_money

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import typer
 
 from reservoir.cli.commands.ask.answers import Format, Output, print_answer
-from reservoir.cli.commands.see.events import span
+from reservoir.cli.commands.past.events import span
 from reservoir.cli.nouns import noun
 from reservoir.cli.output import Column, Line, lines_of, printable, terminal_width
 from reservoir.cli.policy import attempt, connection

@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 from lab.fakes.stores.history import MemoryHistory
 from lab.fakes.system import START, ManualClock
 from reservoir.cli.app import app
-from reservoir.cli.commands.see.events import Tail
+from reservoir.cli.commands.past.events import Tail
 from reservoir.core.history.past_event import PastEvent
 from tests.cli.world_stack import OwnOutside
 

@@ -1,0 +1,1 @@
+"""CloudWatch, where MiniStack is kinder than AWS or lacks what we use."""

@@ -1,0 +1,1 @@
+"""What happened: events, finished, logs."""
