@@ -16,6 +16,7 @@ from lab.embedded import delivery, ec2, services
 from lab.embedded.cloudformation import events as stack_events
 from lab.embedded.cloudformation import provisioners
 from lab.embedded.cloudformation.account_rules import AccountRules
+from lab.embedded.cloudformation.execution_role import ExecutionRoles
 from lab.embedded.cloudwatch import log_events
 from lab.embedded.control import ControlServer, JsonObject
 from lab.embedded.ec2_gate import Ec2Gate
@@ -140,6 +141,7 @@ class Host:
         gate = Ec2Gate(self.ec2, ACCOUNT_ID, REGION)
         self._rules = AccountRules()
         self._rules.install()
+        ExecutionRoles().install()
         networks = FunctionNetworks(self.ec2, ACCOUNT_ID, REGION)
         networks.install()
         Router(self.faults, self.ec2, gate, self.runtime.environment_of, networks).install()

@@ -24,6 +24,7 @@ KEY = "arn:aws:kms:us-east-1:123456789012:key/volumes"
 KEY_POLICY = ROOT / "examples" / "iam" / "encryption-key.json"
 BOUNDARY = "arn:aws:iam::123456789012:policy/bounds"
 STACK = "Reservoir-production"
+EXECUTION_ROLE = "cdk-hnb659fds-cfn-exec-role-123456789012-us-east-1"
 TRUST = {
     "Statement": [
         {
@@ -112,7 +113,12 @@ class AccountAsFound:
         self.code_bytes = 0
         self.rules = 10
         self.free = 1_000
-        self.roles: dict[str, Any] = {SPOT_ROLE: {}, "reservoir-production-node": TRUST}
+        self.roles: dict[str, Any] = {
+            SPOT_ROLE: {},
+            "reservoir-production-node": TRUST,
+            EXECUTION_ROLE: {},
+        }
+        self.forbidden: set[str] = set()  # for CloudFormation
         self.profiles = ["reservoir-production-node"]
         self.boundaries = {BOUNDARY}
         self.volume_key: str | None = None
@@ -224,7 +230,35 @@ class AccountAsFound:
     def get_role(self, *, RoleName: str) -> dict[str, Any]:
         if RoleName not in self.roles:
             raise MissingError
-        return {"Role": {"AssumeRolePolicyDocument": self.roles[RoleName]}}
+        return {
+            "Role": {
+                "Arn": f"arn:aws:iam::123456789012:role/{RoleName}",
+                "AssumeRolePolicyDocument": self.roles[RoleName],
+            }
+        }
+
+    def simulate_principal_policy(
+        self,
+        *,
+        PolicySourceArn: str,
+        ActionNames: list[str],
+        ResourceArns: list[str],
+        **_asked: Any,
+    ) -> dict[str, Any]:
+        assert PolicySourceArn.endswith(EXECUTION_ROLE)
+        (resource,) = ResourceArns
+        assert "eservoir*" not in resource
+        return {
+            "EvaluationResults": [
+                {
+                    "EvalActionName": action,
+                    "EvalDecision": "implicitDeny"
+                    if action in self.forbidden
+                    else "allowed",
+                }
+                for action in ActionNames
+            ]
+        }
 
     def list_instance_profiles_for_role(self, *, RoleName: str) -> dict[str, Any]:
         return {"InstanceProfiles": [each for each in self.profiles if each == RoleName]}
@@ -298,6 +332,26 @@ BROKEN: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "another qualifier": ({}, {"bootstrapQualifier": "platform"}, "bootstrap"),
     "another account": ({}, {"account": "999988887777"}, "account"),
     "no role of the CDK's": ({"may_assume": False}, {}, "cdk-roles"),
+    "CloudFormation may make no table": (
+        {"forbidden": {"dynamodb:CreateTable"}},
+        {},
+        "execution-role",
+    ),
+    "CloudFormation may not use the key": (
+        {"forbidden": {"kms:CreateGrant"}},
+        {"encryptionKey": KEY},
+        "execution-role",
+    ),
+    "CloudFormation may not look at the network": (
+        {"forbidden": {"ec2:DescribeVpcs"}},
+        {"vpc": NETWORK},
+        "execution-role",
+    ),
+    "CloudFormation may not set the boundary": (
+        {"forbidden": {"iam:PutRolePermissionsBoundary"}},
+        {"permissionsBoundary": BOUNDARY},
+        "execution-role",
+    ),
     "a stack that is busy": ({"stacks": {STACK: "UPDATE_IN_PROGRESS"}}, {}, "stack"),
     "a stack that is stuck": ({"stacks": {STACK: "UPDATE_ROLLBACK_FAILED"}}, {}, "stack"),
     "a stack that would not go": ({"stacks": {STACK: "DELETE_FAILED"}}, {}, "stack"),
@@ -434,6 +488,25 @@ def test_what_is_broken_is_found_and_nothing_else(
     for name, value in changes.items():
         setattr(account, name, value)
     assert [each for each, _ in found(account, tmp_path, **settings)] == [check]
+
+
+def test_what_updates_alone_take_is_warned_of(tmp_path: Path) -> None:
+    account = AccountAsFound()
+    account.forbidden = {"lambda:UpdateFunctionCode"}
+    assert found(account, tmp_path) == [("execution-role", Severity.WARNING.value)]
+
+
+def test_what_no_setting_asks_for_cloudformation_need_not_be_allowed(
+    tmp_path: Path,
+) -> None:
+    account = AccountAsFound()
+    account.forbidden = {
+        "ec2:DescribeVpcs",
+        "iam:PutRolePermissionsBoundary",
+        "kms:CreateGrant",
+        "logs:AssociateKmsKey",
+    }
+    assert found(account, tmp_path) == []
 
 
 @pytest.mark.parametrize("network", [networked(), networked(routes=[], endpoints=SERVICES)])

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
+from infra.app import ROOT
 from lab.embedded.client import EmbeddedAws
 from lab.embedded.reservoir.network import NODE_ROLE, make_network
 from lab.story.policies import one_type_pool
@@ -20,6 +21,7 @@ from reservoir.deployment.deployment import read
 
 pytestmark = pytest.mark.embedded
 
+EXECUTION = ROOT / "examples" / "iam" / "execution.json"
 ACCOUNT, REGION = "123456789012", "us-east-1"
 BY_THIS_ACCOUNT = {
     "Effect": "Allow",
@@ -95,3 +97,14 @@ def test_what_an_account_lacks_is_found_until_it_is_there(
         role = f"cdk-{CDK_QUALIFIER}-{name}-{ACCOUNT}-{REGION}"
         iam.create_role(RoleName=role, AssumeRolePolicyDocument=trust)
     assert found(account, tmp_path) == [("trail", "hint")]
+
+    role = f"cdk-{CDK_QUALIFIER}-cfn-exec-role-{ACCOUNT}-{REGION}"
+    trust = json.dumps({"Version": "2012-10-17", "Statement": [BY_THIS_ACCOUNT]})
+    iam.create_role(RoleName=role, AssumeRolePolicyDocument=trust)
+    least = EXECUTION.read_text()
+    policy = {"RoleName": role, "PolicyName": "least"}
+    iam.put_role_policy(**policy, PolicyDocument=least)
+    assert found(account, tmp_path) == [("trail", "hint")]
+    poor = least.replace('"dynamodb:CreateTable",', "")
+    iam.put_role_policy(**policy, PolicyDocument=poor)
+    assert found(account, tmp_path) == [("execution-role", "error"), ("trail", "hint")]

@@ -1,7 +1,8 @@
 """``make bootstrap``, ``diff``, ``deploy`` and ``destroy`` as people type them, with the CDK's own command line.
 
 The account is an embedded AWS. The tests tell one story in their order: an administrator bootstraps, a pipeline that
-may do nothing but take the CDK's roles deploys, and the administrator destroys.
+may do nothing but take the CDK's roles deploys, and the administrator destroys. CloudFormation has no rights but those
+of the example.
 """
 
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from tests.deployment.machine import Machine
 pytestmark = pytest.mark.embedded
 
 DEPLOYER = ROOT / "examples" / "iam" / "deployer.json"
+EXECUTION = ROOT / "examples" / "iam" / "execution.json"
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +48,11 @@ def make_pipeline(machine: Machine) -> dict[str, str]:
 def test_a_first_deployment_that_fails_is_not_in_the_way_of_the_next(
     machine: Machine,
 ) -> None:
-    bootstrapped = machine.make("bootstrap")
+    iam = machine.aws.client("iam")
+    least = iam.create_policy(
+        PolicyName="cloudformation", PolicyDocument=EXECUTION.read_text()
+    )["Policy"]["Arn"]
+    bootstrapped = machine.make("bootstrap", f"--cloudformation-execution-policies {least}")
     assert bootstrapped.returncode == 0, bootstrapped.stdout
     machine.credentials = make_pipeline(machine)
     policy = machine.home / "policy"

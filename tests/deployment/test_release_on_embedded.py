@@ -1,6 +1,7 @@
 """The released template, deployed by CreateStack alone: no CDK, no bootstrap, no command of ours."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,14 @@ from reservoir.names import DEPLOYMENT, Function, output_name
 
 pytestmark = pytest.mark.embedded
 
-BUCKET, PREFIX, STACK = "releases", "reservoir/", "Plain-west"
+BUCKET, PREFIX, STACK = "releases", "reservoir/", "Reservoir-west"
+EXECUTION = ROOT / "examples" / "iam" / "execution.json"
+# what the example names of an account
+EXAMPLE_KEY = "arn:aws:kms:us-east-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+EXAMPLE_ASSETS = "cdk-hnb659fds-assets-*"
+# of the rights that an account's rules ask for
+NEEDED = ("ec2:DescribeVpcs", "iam:PutRolePermissionsBoundary", "kms:CreateGrant")
+PATIENCE_S = 300
 
 
 def upload(aws: EmbeddedAws, release: Path) -> str:
@@ -28,8 +36,29 @@ def upload(aws: EmbeddedAws, release: Path) -> str:
     return f"https://s3.us-east-1.amazonaws.com/{BUCKET}/{PREFIX}{TEMPLATE}"
 
 
-def created(aws: EmbeddedAws, template_url: str, **more: str) -> dict[str, Any]:
-    """Create the stack and wait; return it as CloudFormation describes it."""
+def execution_role(aws: EmbeddedAws, key: str, *, without: str = "") -> str:
+    """Make a role for CloudFormation with the rights of the example, but for one action; return its ARN."""
+    text = EXECUTION.read_text().replace(EXAMPLE_KEY, key).replace(EXAMPLE_ASSETS, BUCKET)
+    iam = aws.client("iam")
+    trust = {"Service": "cloudformation.amazonaws.com"}
+    statement = {"Effect": "Allow", "Principal": trust, "Action": "sts:AssumeRole"}
+    role = iam.create_role(
+        RoleName=f"cloudformation-{without.partition(':')[2]}",
+        AssumeRolePolicyDocument=json.dumps({"Statement": [statement]}),
+    )["Role"]
+    iam.put_role_policy(
+        RoleName=role["RoleName"],
+        PolicyName="least",
+        PolicyDocument=text.replace(f'"{without}"', '"none:None"') if without else text,
+    )
+    arn: str = role["Arn"]
+    return arn
+
+
+def create(
+    aws: EmbeddedAws, template_url: str, role: str | None = None, **more: str
+) -> dict[str, Any]:
+    """Create the stack, with more parameters, and wait; return it as CloudFormation describes it."""
     cloudformation = aws.client("cloudformation")
     given = {
         "AssetBucket": BUCKET,
@@ -38,6 +67,7 @@ def created(aws: EmbeddedAws, template_url: str, **more: str) -> dict[str, Any]:
         "SolveBudgetS": "7",
         **more,
     }
+    as_whom = {} if role is None else {"RoleARN": role}
     cloudformation.create_stack(
         StackName=STACK,
         TemplateURL=template_url,
@@ -45,13 +75,26 @@ def created(aws: EmbeddedAws, template_url: str, **more: str) -> dict[str, Any]:
             {"ParameterKey": key, "ParameterValue": value} for key, value in given.items()
         ],
         Capabilities=["CAPABILITY_IAM", "CAPABILITY_NAMED_IAM"],
+        **as_whom,
     )
-    cloudformation.get_waiter("stack_create_complete").wait(
-        StackName=STACK, WaiterConfig={"Delay": 1, "MaxAttempts": 300}
-    )
-    (stack,) = cloudformation.describe_stacks(StackName=STACK)["Stacks"]
+    for _ in range(PATIENCE_S):
+        (stack,) = cloudformation.describe_stacks(StackName=STACK)["Stacks"]
+        if not stack["StackStatus"].endswith("_IN_PROGRESS"):
+            break
+        time.sleep(1)
     found: dict[str, Any] = stack
     return found
+
+
+def refusals(aws: EmbeddedAws) -> list[str]:
+    """Return why resources could not be made or deleted."""
+    pages = aws.client("cloudformation").get_paginator("describe_stack_events")
+    events = pages.paginate(StackName=STACK).search("StackEvents[]")
+    return [
+        f"{each['LogicalResourceId']}: {each.get('ResourceStatusReason')}"
+        for each in events
+        if each["ResourceStatus"].endswith("_FAILED")
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +108,8 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_create_stack_alone_deploys_a_stack_that_works(release: Path) -> None:
     with EmbeddedAws() as aws:
         make_network(aws)
-        stack = created(aws, upload(aws, release))
+        stack = create(aws, upload(aws, release))
+        assert refusals(aws) == []
         outputs = {each["OutputKey"]: each["OutputValue"] for each in stack["Outputs"]}
         assert outputs[output_name(DEPLOYMENT)] == STACK
         assert outputs["SolveBudgetS"] == "7"
@@ -80,7 +124,9 @@ def test_create_stack_alone_deploys_a_stack_that_works(release: Path) -> None:
         assert launcher["Environment"]["Variables"]["SOLVE_BUDGET_S"] == "7"
 
 
-def test_parameters_carry_the_rules_of_an_account(release: Path) -> None:
+def test_parameters_carry_the_rules_of_an_account_with_the_rights_that_are_documented(
+    release: Path,
+) -> None:
     with EmbeddedAws() as aws:
         make_network(aws)
         policy = (ROOT / "examples" / "iam" / "encryption-key.json").read_text()
@@ -90,15 +136,23 @@ def test_parameters_carry_the_rules_of_an_account(release: Path) -> None:
             PolicyName="bounds", PolicyDocument=json.dumps({"Statement": [allowed]})
         )["Policy"]["Arn"]
         network = make_way_out(aws)
-        created(
-            aws,
-            upload(aws, release),
-            EncryptionKey=key,
-            FunctionSubnets=",".join(network["subnets"]),
-            FunctionSecurityGroups=",".join(network["securityGroups"]),
-            PermissionsBoundary=boundary,
-            LaunchTags='{"team":"research"}',
-        )
+        parameters = {
+            "EncryptionKey": key,
+            "FunctionSubnets": ",".join(network["subnets"]),
+            "FunctionSecurityGroups": ",".join(network["securityGroups"]),
+            "PermissionsBoundary": boundary,
+            "LaunchTags": '{"team":"research"}',
+        }
+        template_url = upload(aws, release)
+        for action in NEEDED:
+            poor = execution_role(aws, key, without=action)
+            stack = create(aws, template_url, poor, **parameters)
+            assert stack["StackStatus"] == "ROLLBACK_COMPLETE", refusals(aws)
+            refused = f"not authorized to perform: {action} on"
+            assert any(refused in why for why in refusals(aws)), refusals(aws)
+            aws.client("cloudformation").delete_stack(StackName=STACK)
+        stack = create(aws, template_url, execution_role(aws, key), **parameters)
+        assert stack["StackStatus"] == "CREATE_COMPLETE", refusals(aws)
         client = aws.client("lambda", config=PATIENT)
         name = function_name(STACK, Function.LAUNCH)
         launcher = client.get_function_configuration(FunctionName=name)

@@ -6,7 +6,13 @@ from typing import Any, Final
 
 from reservoir.adapters.clients import pricing_region
 from reservoir.cli.deployment.account import SPOT_ROLE
-from reservoir.cli.examination import before_launches, before_stack, data_key, network
+from reservoir.cli.examination import (
+    before_launches,
+    before_stack,
+    data_key,
+    execution,
+    network,
+)
 from reservoir.cli.examination.finding import Finding, Severity
 from reservoir.cli.examination.place import OF_AWS, Place
 from reservoir.deployment.partitions import unserved
@@ -199,6 +205,7 @@ CHECKS: Final[Mapping[str, Callable[[Place], Iterator[Finding]]]] = {
     "account": before_stack.account,
     "bootstrap": before_stack.bootstrap,
     "cdk-roles": before_stack.cdk_roles,
+    "execution-role": execution.execution_role,
     "stack": before_stack.stack,
     "room": before_stack.room,
     "permissions-boundary": before_stack.permissions_boundary,
