@@ -21,7 +21,7 @@ from botocore.exceptions import NoCredentialsError
 
 from lab.embedded.client import EmbeddedAws
 from lab.worlds.cloud import Cloud
-from tests.embedded.ec2.contract.launch_role import launcher
+from tests.embedded.ec2.contract.launch_role import launcher, node_role
 from tests.embedded.ec2.contract.sites import POLL_S, Site
 
 CONSENT = "I-accept-the-cost"
@@ -79,6 +79,8 @@ def guarded_site(request: pytest.FixtureRequest) -> Iterator[Site]:
         client = _of_real_account(request)
         made = _real(client)
     try:
+        made.node_role = node_role(made, client)
+        made.other_role = node_role(made, client)
         made.launcher = launcher(made, client)
         yield made
     finally:

@@ -14,8 +14,49 @@ from tests.embedded.ec2.contract.sites import TAG, Site
 DEPLOYMENT: Final = "Contract"
 # ``tests/infra/test_snapshot.py`` holds it equal to what is deployed.
 _TEMPLATE: Final = Path(__file__).parents[3] / "infra" / "template.snapshot.txt"
-_POLICY: Final = "Resources LaunchRoleEc2Permissions"
-_STACK: Final = "Reservoir"  # of the template on file
+_POLICIES: Final = (
+    "Resources LaunchRoleEc2Permissions",
+    "Resources LaunchRoleDefaultPolicy",
+)
+# of the template on file
+_STACK: Final = "Reservoir"
+_NODE_ROLE: Final = "reservoir-production-node"
+_TRUST_EC2: Final = {
+    "Effect": "Allow",
+    "Principal": {"Service": "ec2.amazonaws.com"},
+    "Action": "sts:AssumeRole",
+}
+
+
+def node_role(site: Site, client: Callable[..., Any]) -> str:
+    """Make a role for instances, with an instance profile of its name; return the name, once EC2 knows it."""
+    iam = client("iam")
+    name = f"reservoir-contract-node-{secrets.token_hex(8)}"
+    policy = {"Version": "2012-10-17", "Statement": _TRUST_EC2}
+    iam.create_role(RoleName=name, AssumeRolePolicyDocument=json.dumps(policy), Tags=[TAG])
+    site.undo.append(lambda: iam.delete_role(RoleName=name))
+    iam.create_instance_profile(InstanceProfileName=name)
+    site.undo.append(lambda: iam.delete_instance_profile(InstanceProfileName=name))
+    both = {"InstanceProfileName": name, "RoleName": name}
+    iam.add_role_to_instance_profile(**both)
+    site.undo.append(lambda: iam.remove_role_from_instance_profile(**both))
+
+    def is_known() -> bool:
+        try:
+            site.ec2.run_instances(
+                DryRun=True,
+                ImageId=site.image(),
+                InstanceType=site.small,
+                IamInstanceProfile={"Name": name},
+                MinCount=1,
+                MaxCount=1,
+            )
+        except ClientError as error:
+            return str(error.response["Error"]["Code"]) == "DryRunOperation"
+        return False
+
+    site.until(is_known)
+    return name
 
 
 def launcher(site: Site, client: Callable[..., Any]) -> Any:
@@ -43,7 +84,9 @@ def launcher(site: Site, client: Callable[..., Any]) -> Any:
     iam.put_role_policy(
         RoleName=name,
         PolicyName="launch",
-        PolicyDocument=json.dumps(_resolved(_permissions(), place)),
+        PolicyDocument=json.dumps(_resolved(_permissions(), place)).replace(
+            _NODE_ROLE, site.node_role
+        ),
     )
     site.undo.append(lambda: iam.delete_role_policy(RoleName=name, PolicyName="launch"))
     made: list[Any] = []
@@ -87,10 +130,25 @@ def dry_run(ec2: Any, tags: Mapping[str, str]) -> str:
 
 
 def _permissions() -> Any:
-    lines = _TEMPLATE.read_text(encoding="utf-8").splitlines()
-    (line,) = (line for line in lines if line.startswith(_POLICY))
-    resource = json.loads(line.split(" ", 2)[2])
-    return resource["Properties"]["PolicyDocument"]
+    """Return what the role may do in EC2, and which roles it may hand to instances."""
+    found = []
+    for line in _TEMPLATE.read_text(encoding="utf-8").splitlines():
+        if line.startswith(_POLICIES):
+            resource = json.loads(line.split(" ", 2)[2])
+            found += resource["Properties"]["PolicyDocument"]["Statement"]
+    statements = [each for each in found if _launches(each)]
+    return {"Version": "2012-10-17", "Statement": statements}
+
+
+def _launches(statement: Mapping[str, Any]) -> bool:
+    if statement["Action"] == "iam:PassRole":
+        passed_to: str = statement["Condition"]["StringEquals"]["iam:PassedToService"]
+        return passed_to == "ec2.amazonaws.com"
+    actions = statement["Action"]
+    return all(
+        each.startswith("ec2:")
+        for each in ([actions] if isinstance(actions, str) else actions)
+    )
 
 
 def _resolved(value: Any, place: Mapping[str, str]) -> Any:

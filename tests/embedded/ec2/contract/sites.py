@@ -39,6 +39,10 @@ class Site:
     undo: list[Callable[[], Any]] = field(default_factory=list)
     launcher: Any = None
     """The client of EC2 that launches, where one has fewer permissions than ``ec2``."""
+    node_role: str = ""
+    """The role that ``launcher`` may hand to instances; their profile has its name."""
+    other_role: str = ""
+    """Such a role that it may not hand to them."""
 
     # The cheapest types that have more than one size and exist nearly everywhere.
     small, large = "t3.micro", "t3.small"

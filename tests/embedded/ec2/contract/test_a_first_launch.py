@@ -38,14 +38,18 @@ GONE = {
 
 
 def template_of(site: Site) -> LaunchTemplate:
-    """Return the product's template for the account's image, without a role, in the subnet's own group."""
+    """Return the product's template for the account's image, with the nodes' role, in the subnet's own group."""
+    return template_with(site, site.node_role)
+
+
+def template_with(site: Site, profile: str) -> LaunchTemplate:
     built = launch_template(
-        node_class(instance_profile=None), site.image(), TAGS[names.OWNER_TAG], None
+        node_class(instance_profile=profile), site.image(), TAGS[names.OWNER_TAG], None
     )
     data = {
         key: value
         for key, value in built.data.items()
-        if key not in ("IamInstanceProfile", "SecurityGroupIds", "NetworkInterfaces")
+        if key not in ("SecurityGroupIds", "NetworkInterfaces")
     }
     name = f"reservoir-contract-{secrets.token_hex(8)}"
     return replace(built, name=name, data=data, tags={**built.tags, **TAGS})
@@ -112,6 +116,7 @@ def test_the_products_request_launches_and_tags_all_that_it_creates(
     ]:
         assert TAGS.items() <= tags_of(interface["TagSet"]).items()
     assert instance["MetadataOptions"]["InstanceMetadataTags"] == "disabled"
+    assert instance["IamInstanceProfile"]["Arn"].endswith(f"/{site.node_role}")
 
 
 def test_a_template_that_was_just_made_can_be_launched_from_soon(
@@ -137,13 +142,26 @@ def test_a_template_that_is_gone_is_called_what_the_product_takes_for_gone(
     template = template_of(site)
     make(site, template)
     site.ec2.delete_launch_template(LaunchTemplateName=template.name)
-    try:
-        answer = launch(site, template)
-        codes = {each["ErrorCode"] for each in answer["Errors"]}
-    except ClientError as error:
-        codes = {error.response["Error"]["Code"]}
+    codes = refusals(site, template)
     assert codes <= GONE
     assert codes
+
+
+def test_the_role_hands_no_other_role_to_instances(guarded_site: Site) -> None:
+    """``iam:PassRole`` is asked of whoever launches, also where the launch is a fleet's and the role a template's."""
+    site = guarded_site
+    template = template_with(site, site.other_role)
+    make(site, template)
+    assert refusals(site, template) == {"UnauthorizedOperation"}
+
+
+def refusals(site: Site, template: LaunchTemplate) -> set[str]:
+    """Return the codes with which a launch is refused."""
+    try:
+        answer = launch(site, template)
+    except ClientError as error:
+        return {error.response["Error"]["Code"]}
+    return {each["ErrorCode"] for each in answer["Errors"]}
 
 
 def test_the_role_makes_nothing_for_anybody_else(guarded_site: Site) -> None:
