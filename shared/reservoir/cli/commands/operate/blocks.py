@@ -9,11 +9,13 @@ from reservoir.cli.commands.operate.consent import (
     Amount,
     DryRun,
     Tags,
-    agree,
     buyer,
+    carry_out,
     own_tag,
     refuse,
-    report,
+    settle_purchase,
+    show_ceiling,
+    show_tags,
 )
 from reservoir.cli.console import Yes, add_group, fail, output
 from reservoir.cli.nouns.blocks import asked_for, instant
@@ -22,7 +24,6 @@ from reservoir.cli.stack.connection import Connection
 from reservoir.core.purchasing import block_rules
 from reservoir.core.purchasing.purchase import BlockOrder
 from reservoir.core.scheduling_terms.money import micro_usd_of, usd
-from reservoir.names import PURCHASE_TAG
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -140,35 +141,16 @@ def settle(
     ] = None,
 ) -> None:
     """Find out whether a purchase was made whose answer was lost."""
-    from reservoir.usecases.purchasing.buy_block import PurchaseRefusedError
-
-    stack = connection(context)
-    try:
-        outcome = attempt(lambda: buyer(stack).settle(offering, not_bought=not_bought))
-    except PurchaseRefusedError as error:
-        fail(str(error))
-    report(outcome)
+    settle_purchase(connection(context), offering, not_bought)
 
 
 def _carry_out(
     stack: Connection, order: BlockOrder, amount: str | None, *, yes: bool, dry_run: bool
 ) -> None:
-    from reservoir.usecases.purchasing.buy_block import PurchaseRefusedError
-
     use_case = buyer(stack)
     preview = attempt(lambda: use_case.preview(order))
     _show(use_case, preview)
-    refuse(*preview.refusals)
-    if dry_run:
-        attempt(lambda: stack.outside.block_seller.try_to_buy(order))
-        output().print("nothing was bought (dry run): EC2 would let you")
-        return
-    agree(order.fee_micro_usd, amount, yes=yes)
-    try:
-        outcome = attempt(lambda: use_case.buy(preview))
-    except PurchaseRefusedError as error:
-        fail(f"nothing was bought: {error}")
-    report(outcome)
+    carry_out(stack, use_case, preview, amount, yes=yes, dry_run=dry_run)
 
 
 def _show(use_case: "BuyBlock", preview: "Preview") -> None:
@@ -183,11 +165,8 @@ def _show(use_case: "BuyBlock", preview: "Preview") -> None:
     )
     print_(f"  offering    {order.offering_id}")
     if order.extends is None:
-        tags = [*order.tags, (PURCHASE_TAG, order.offering_id)]
-        print_(f"  tags        {', '.join(f'{key}={value}' for key, value in tags)}")
-    ceiling = use_case.ceilings.month_micro_usd
-    if ceiling is not None:
-        print_(f"  this month  {usd(preview.spent_micro_usd)} of {usd(ceiling)} are spent")
+        show_tags(order)
+    show_ceiling(use_case, preview)
     print_(f"  bought by   {use_case.buyer}")
     print_("  AWS takes nothing of it back, and changes nothing")
 

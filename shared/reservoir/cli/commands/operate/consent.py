@@ -1,4 +1,4 @@
-"""How somebody agrees to what costs money, and is told what became of it."""
+"""How an order that costs money is agreed to, carried out, settled and reported."""
 
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
@@ -7,11 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from reservoir.cli.console import can_ask, fail, messages, output
+from reservoir.cli.policy import attempt
 from reservoir.cli.stack.connection import Connection
 from reservoir.core.scheduling_terms.money import micro_usd_of, usd
+from reservoir.names import PURCHASE_TAG
 
 if TYPE_CHECKING:
-    from reservoir.usecases.purchasing.buy_block import BuyBlock, PurchaseOutcome
+    from reservoir.core.purchasing.purchase import BlockOrder
+    from reservoir.usecases.purchasing.buy_block import (
+        BuyBlock,
+        Preview,
+        PurchaseOutcome,
+    )
 
 Amount = Annotated[
     str | None,
@@ -36,15 +43,15 @@ Tags = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What is said of it: ``done`` is a participle, ``do`` what the amount is typed for."""
+    """The words for a kind of order: ``done`` is a participle, and the amount is typed to ``do`` it."""
 
     done: str
     do: str
-    room: str  # the command's first word
+    group: str  # of the commands that it belongs to
 
     @property
     def nothing(self) -> str:
-        """Say that it was not done."""
+        """The sentence that it was not done."""
         return f"nothing was {self.done}"
 
 
@@ -55,7 +62,7 @@ CHANGING: Final = Words("changed", "do it", "reservations")
 def agree(
     fee_micro_usd: int, amount: str | None, *, yes: bool, words: Words = BUYING
 ) -> None:
-    """Have the amount typed, or said beside ``--yes``; ends the command for another one."""
+    """Compare the amount that the caller types, or gives beside ``--yes``, and end the command if it is another one."""
     if yes:
         if amount is None:
             fail(f"{words.nothing}: --yes agrees only together with --amount")
@@ -71,11 +78,11 @@ def agree(
 
 
 def report(outcome: "PurchaseOutcome", words: Words = BUYING) -> None:
-    """Say what became of it; ends the command unless it was done."""
+    """Print the outcome of an order; end the command unless it was carried out."""
     from reservoir.usecases.purchasing.buy_block import Result
 
     purchase = outcome.purchase
-    settle_it = f"reservoir {words.room} settle {purchase.id}"
+    settle_it = f"reservoir {words.group} settle {purchase.id}"
     if outcome.result is Result.BOUGHT:
         ids = ", ".join(purchase.reservation_ids)
         output().print(
@@ -95,7 +102,7 @@ def report(outcome: "PurchaseOutcome", words: Words = BUYING) -> None:
 
 
 def own_tag(text: str, words: Words = BUYING) -> tuple[str, str]:
-    """Return a tag that somebody gives; ends the command for what is none."""
+    """Return the tag that an option gives as KEY=VALUE; end the command if it is not one."""
     key, _, value = text.partition("=")
     if not key or not value or key.startswith(("aws:", "reservoir:")):
         fail(
@@ -116,7 +123,7 @@ def refuse(*reasons: str | None, words: Words = BUYING) -> None:
 
 
 def buyer(stack: Connection) -> "BuyBlock":
-    """Return what buys for whoever runs the command."""
+    """Return the use case that buys with the credentials of the command's caller."""
     from reservoir.usecases.purchasing.buy_block import BuyBlock
 
     outside = stack.outside
@@ -129,6 +136,64 @@ def buyer(stack: Connection) -> "BuyBlock":
         outside.settings.purchase_ceilings,
         stack.caller(),
     )
+
+
+def carry_out(
+    stack: Connection,
+    use_case: "BuyBlock",
+    preview: "Preview",
+    amount: str | None,
+    *,
+    yes: bool,
+    dry_run: bool,
+    words: Words = BUYING,
+) -> None:
+    """Carry out an order that was shown, once the caller agrees; a dry run only asks EC2 whether it would let them."""
+    from reservoir.usecases.purchasing.buy_block import PurchaseRefusedError
+
+    refuse(*preview.refusals, words=words)
+    order = preview.order
+    if dry_run:
+        attempt(lambda: stack.outside.block_seller.try_to_buy(order))
+        output().print(f"{words.nothing} (dry run): EC2 would let you")
+        return
+    agree(order.fee_micro_usd, amount, yes=yes, words=words)
+    try:
+        outcome = attempt(lambda: use_case.buy(preview))
+    except PurchaseRefusedError as error:
+        fail(f"{words.nothing}: {error}")
+    report(outcome, words)
+
+
+def settle_purchase(
+    stack: Connection, purchase_id: str, not_bought: str | None, words: Words = BUYING
+) -> None:
+    """Find out whether an order was carried out whose answer was lost, and report it.
+
+    ``not_bought``: how the caller knows that it was not.
+    """
+    from reservoir.usecases.purchasing.buy_block import PurchaseRefusedError
+
+    try:
+        outcome = attempt(lambda: buyer(stack).settle(purchase_id, not_bought=not_bought))
+    except PurchaseRefusedError as error:
+        fail(str(error))
+    report(outcome, words)
+
+
+def show_tags(order: "BlockOrder") -> None:
+    """Print the tags that the reservation will have."""
+    tags = [*order.tags, (PURCHASE_TAG, order.offering_id)]
+    output().print(f"  tags        {', '.join(f'{key}={value}' for key, value in tags)}")
+
+
+def show_ceiling(use_case: "BuyBlock", preview: "Preview") -> None:
+    """Print what of the month's ceiling is spent, where there is one."""
+    ceiling = use_case.ceilings.month_micro_usd
+    if ceiling is not None:
+        output().print(
+            f"  this month  {usd(preview.spent_micro_usd)} of {usd(ceiling)} are spent"
+        )
 
 
 def _micro_usd(text: str) -> int | None:

@@ -11,11 +11,13 @@ from reservoir.cli.commands.operate.consent import (
     Amount,
     DryRun,
     Tags,
-    agree,
     buyer,
+    carry_out,
     own_tag,
     refuse,
-    report,
+    settle_purchase,
+    show_ceiling,
+    show_tags,
 )
 from reservoir.cli.console import Yes, add_group, fail, output
 from reservoir.cli.nouns.blocks import instant
@@ -23,7 +25,6 @@ from reservoir.cli.policy import attempt, connection
 from reservoir.cli.stack.connection import Connection
 from reservoir.core.purchasing.change import ChangeKind, OrderedChange
 from reservoir.core.scheduling_terms.money import usd
-from reservoir.names import PURCHASE_TAG
 
 if TYPE_CHECKING:
     from reservoir.usecases.purchasing.buy_block import BuyBlock, Preview
@@ -95,7 +96,9 @@ def create(
         timedelta(days=commitment_days),
         _tags(tag),
     )
-    _carry_out(context, lambda desk: desk.create(wanted), amount, yes=yes, dry_run=dry_run)
+    _propose_and_carry_out(
+        context, lambda desk: desk.create(wanted), amount, yes=yes, dry_run=dry_run
+    )
 
 
 def resize(
@@ -107,7 +110,7 @@ def resize(
     dry_run: DryRun = False,
 ) -> None:
     """Change the number of units: at most once, for the amount that you type."""
-    _carry_out(
+    _propose_and_carry_out(
         context,
         lambda desk: desk.resize(reservation, count),
         amount,
@@ -127,7 +130,7 @@ def split(
 ) -> None:
     """Make another reservation of some of the units."""
     tags = _tags(tag)
-    _carry_out(
+    _propose_and_carry_out(
         context,
         lambda desk: desk.split(reservation, count, tags),
         amount,
@@ -146,7 +149,7 @@ def move(
     dry_run: DryRun = False,
 ) -> None:
     """Move units into an equal reservation."""
-    _carry_out(
+    _propose_and_carry_out(
         context,
         lambda desk: desk.move(reservation, into, count),
         amount,
@@ -163,7 +166,7 @@ def cancel(
     dry_run: DryRun = False,
 ) -> None:
     """Cancel a reservation; within a commitment, for the charge that AWS quotes."""
-    _carry_out(
+    _propose_and_carry_out(
         context,
         lambda desk: desk.cancel(reservation),
         amount,
@@ -182,7 +185,7 @@ def push_out(
 ) -> None:
     """Put off the start of a scheduled reservation, on AWS's terms."""
     start_at = _instant(to)
-    _carry_out(
+    _propose_and_carry_out(
         context,
         lambda desk: desk.push_out(reservation, start_at),
         amount,
@@ -204,17 +207,10 @@ def settle(
     ] = None,
 ) -> None:
     """Find out whether a change was made whose answer was lost."""
-    from reservoir.usecases.purchasing.buy_block import PurchaseRefusedError
-
-    stack = connection(context)
-    try:
-        outcome = attempt(lambda: buyer(stack).settle(change, not_bought=not_changed))
-    except PurchaseRefusedError as error:
-        fail(str(error))
-    report(outcome, CHANGING)
+    settle_purchase(connection(context), change, not_changed, CHANGING)
 
 
-def _carry_out(
+def _propose_and_carry_out(
     context: typer.Context,
     propose: Propose,
     amount: str | None,
@@ -222,7 +218,6 @@ def _carry_out(
     yes: bool,
     dry_run: bool,
 ) -> None:
-    from reservoir.usecases.purchasing.buy_block import PurchaseRefusedError
     from reservoir.usecases.purchasing.change_reservations import ChangeRefusedError
 
     stack = connection(context)
@@ -232,20 +227,9 @@ def _carry_out(
     except ChangeRefusedError as error:
         refuse(*error.reasons, words=CHANGING)
         raise
-    order = proposal.order
-    preview = attempt(lambda: use_case.preview(order))
+    preview = attempt(lambda: use_case.preview(proposal.order))
     _show(use_case, preview, proposal)
-    refuse(*preview.refusals, words=CHANGING)
-    if dry_run:
-        attempt(lambda: stack.outside.block_seller.try_to_buy(order))
-        output().print("nothing was changed (dry run): EC2 would let you")
-        return
-    agree(order.fee_micro_usd, amount, yes=yes, words=CHANGING)
-    try:
-        outcome = attempt(lambda: use_case.buy(preview))
-    except PurchaseRefusedError as error:
-        fail(f"nothing was changed: {error}")
-    report(outcome, CHANGING)
+    carry_out(stack, use_case, preview, amount, yes=yes, dry_run=dry_run, words=CHANGING)
 
 
 def _show(use_case: "BuyBlock", preview: "Preview", proposal: "Proposal") -> None:
@@ -262,11 +246,9 @@ def _show(use_case: "BuyBlock", preview: "Preview", proposal: "Proposal") -> Non
     for note in proposal.notes:
         print_(f"  note        {note}")
     if order.tags or not change.reservation_id:
-        tags = [*order.tags, (PURCHASE_TAG, order.offering_id)]
-        print_(f"  tags        {', '.join(f'{key}={value}' for key, value in tags)}")
-    ceiling = use_case.ceilings.month_micro_usd
-    if ceiling is not None and order.counted_micro_usd:
-        print_(f"  this month  {usd(preview.spent_micro_usd)} of {usd(ceiling)} are spent")
+        show_tags(order)
+    if order.counted_micro_usd:
+        show_ceiling(use_case, preview)
     print_(f"  change      {order.offering_id}, by {use_case.buyer}")
 
 
