@@ -123,10 +123,10 @@ type DrainStatus struct {
 	Reason     DrainReason `json:"reason"`
 }
 
-// One rung of the ladder: from then on this capacity type is allowed too.
-type FallbackRung struct {
+// One step of the ladder: from then on this capacity type is allowed too.
+type FallbackStepSpec struct {
 	CapacityType CapacityType `json:"capacityType"`
-	// Wait this long before the next rung joins; only the last may leave it out.
+	// Wait this long before the next step joins; only the last may leave it out.
 	For *string `json:"for,omitempty"`
 }
 
@@ -446,7 +446,7 @@ type WorkloadSpec struct {
 	// How long it runs; it is not put where it would be drained earlier.
 	Duration *string `json:"duration,omitempty"`
 	// Ladder of capacity types; without it all that the pools allow count at once.
-	Fallback []FallbackRung `json:"fallback,omitempty"`
+	Fallback []FallbackStepSpec `json:"fallback,omitempty"`
 	// All replicas or none.
 	Gang *bool `json:"gang,omitempty"`
 	// All replicas of the gang in one value of this label.

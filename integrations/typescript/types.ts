@@ -242,12 +242,12 @@ export interface LabelSelectorRequirement {
   values?: string[];
 }
 /**
- * One rung of the ladder: from then on this capacity type is allowed too.
+ * One step of the ladder: from then on this capacity type is allowed too.
  */
-export interface FallbackRung {
+export interface FallbackStepSpec {
   capacityType: CapacityType;
   /**
-   * Wait this long before the next rung joins; only the last may leave it out.
+   * Wait this long before the next step joins; only the last may leave it out.
    */
   for?: string | null;
 }
@@ -385,7 +385,11 @@ export interface WorkloadSpec {
    *
    * @maxItems 3
    */
-  fallback?: [] | [FallbackRung] | [FallbackRung, FallbackRung] | [FallbackRung, FallbackRung, FallbackRung];
+  fallback?:
+    | []
+    | [FallbackStepSpec]
+    | [FallbackStepSpec, FallbackStepSpec]
+    | [FallbackStepSpec, FallbackStepSpec, FallbackStepSpec];
   /**
    * All replicas or none.
    */

@@ -55,14 +55,16 @@ def _misspelt_everywhere(count: int) -> str:
     return _submit({**{f"replica{index}": 1 for index in range(third)}, "affinity": middle})
 
 
+def _other_types(number: int) -> dict[str, object]:
+    values = [f"t{number}.{value}" for value in range(190)]
+    return {"key": INSTANCE_TYPE, "operator": "NotIn", "values": values}
+
+
 def _heavy(count: int) -> str:
     """Write what is valid, but more than a workload may have."""
+    values = [f"v{value}" for value in range(3)]
     expressions = [
-        {
-            "key": f"example.com/k{index}",
-            "operator": "NotIn",
-            "values": [f"v{value}" for value in range(3)],
-        }
+        {"key": f"example.com/k{index}", "operator": "NotIn", "values": values}
         for index in range(count // 10 // 20)
     ]
     term = {"matchExpressions": expressions}
@@ -101,7 +103,7 @@ _MAKERS: Final[Mapping[str, Callable[[int], str]]] = {
     "long quantities": lambda _: _submit(
         {"resources": {"requests": {f"a.b/c{index}": "9" * 1_800 for index in range(64)}}}
     ),
-    "bad rungs": lambda count: _submit(
+    "bad fallback steps": lambda count: _submit(
         {"fallback": [{"capacityType": "spo"}] * (count // 3)}
     ),
     "values": lambda count: json.dumps({"action": "submit", "workload": ["x"] * count}),
@@ -114,14 +116,5 @@ _MAKERS: Final[Mapping[str, Callable[[int], str]]] = {
         {}, annotations={f"a{index}": "x" * 60_000 for index in range(2)}
     ),
     "constraints": _heavy,
-    "constraint values": lambda _: _terms(
-        [
-            {
-                "key": INSTANCE_TYPE,
-                "operator": "NotIn",
-                "values": [f"t{n}.{value}" for value in range(190)],
-            }
-            for n in range(12)
-        ]
-    ),
+    "constraint values": lambda _: _terms([_other_types(number) for number in range(12)]),
 }

@@ -178,9 +178,9 @@ CASES = [
     Case("a startup taint", replace(ONE, node_pools=(pool(startup_taints=(Taint("wait"),)),)), plan(BOUGHT)),
     Case("a taint that only prefers", replace(ONE, node_pools=(pool(taints=(Taint("old", "", TaintEffect.PREFER_NO_SCHEDULE),)),)), plan(BOUGHT)),
     # time
-    Case("a rung that is not reached", snapshot(demand(workload(fallback=(FallbackStep(RESERVED, 60), FallbackStep(ON_DEMAND))), waiting_s=59)), plan(BOUGHT), V.FALLBACK),
-    Case("a rung that is reached", snapshot(demand(workload(fallback=(FallbackStep(RESERVED, 60), FallbackStep(ON_DEMAND))), waiting_s=60)), plan(BOUGHT)),
-    Case("a market that is no rung", snapshot(demand(workload(fallback=(FallbackStep(RESERVED, 60), FallbackStep(SPOT))), waiting_s=99)), plan(BOUGHT), V.FALLBACK),
+    Case("a step that is not reached", snapshot(demand(workload(fallback=(FallbackStep(RESERVED, 60), FallbackStep(ON_DEMAND))), waiting_s=59)), plan(BOUGHT), V.FALLBACK),
+    Case("a step that is reached", snapshot(demand(workload(fallback=(FallbackStep(RESERVED, 60), FallbackStep(ON_DEMAND))), waiting_s=60)), plan(BOUGHT)),
+    Case("a market that is no step", snapshot(demand(workload(fallback=(FallbackStep(RESERVED, 60), FallbackStep(SPOT))), waiting_s=99)), plan(BOUGHT), V.FALLBACK),
     Case("work that outlasts the block", replace(snapshot(demand(workload(duration_s=3 * 3600 - 40 * 60 + 1))), reservations=(BLOCK,)), plan(IN_BLOCK), V.DURATION),
     Case("work that just fits the block", replace(snapshot(demand(workload(duration_s=3 * 3600 - 40 * 60))), reservations=(BLOCK,)), plan(IN_BLOCK)),
     Case("work that a neighbour's notice cuts short", beside_a_notice(duration_s=3 * 3600 - 42 * 60 + 1), plan(TOLD_EARLY), V.DURATION),
@@ -204,7 +204,7 @@ CASES = [
     Case("a node whose work the notice cuts short", snapshot(demand(workload(duration_s=60, checkpoint_period_s=600)), nodes=(node(drain_at=NOW + timedelta(hours=1), leaves_at=NOW + timedelta(minutes=59)),)), plan(existing=(existing("claim-1", {"job": 1}),)), V.DURATION),
     Case("an existing node lacks a well-known label", snapshot(demand(workload(node_selector=Requirements.of(one_of(labels.INSTANCE_FAMILY, "m5")))), nodes=(node(),)), plan(existing=(existing("claim-1", {"job": 1}),)), V.REQUIREMENTS),
     Case("a tainted existing node", snapshot(demand(workload()), nodes=(node(taints=(Taint("x"),)),)), plan(existing=(existing("claim-1", {"job": 1}),)), V.TAINT),
-    Case("an existing node on a rung that is not reached", snapshot(demand(workload(fallback=(FallbackStep(RESERVED),))), nodes=(node(),)), plan(existing=(existing("claim-1", {"job": 1}),)), V.FALLBACK),
+    Case("an existing node on a step that is not reached", snapshot(demand(workload(fallback=(FallbackStep(RESERVED),))), nodes=(node(),)), plan(existing=(existing("claim-1", {"job": 1}),)), V.FALLBACK),
 ]  # fmt: skip
 
 

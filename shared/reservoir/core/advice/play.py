@@ -1,6 +1,6 @@
 """Past demand, played through the real scheduler and the real disruption, as fast as they plan.
 
-Time jumps from one arrival, end or rung of a ladder to the next. Whenever somebody waits and something has changed, the
+Time jumps from one arrival, end or step of a ladder to the next. Whenever somebody waits and something has changed, the
 world of that instant is planned, with as many units free as the nodes of the play leave. Nodes run at once, and go when
 nothing is on them any more. When units become free beside nodes that were bought, a pass of disruption is decided as it
 would be in a deployment, and what it ends or moves is planned anew; at most one for each hour that is played.

@@ -26,7 +26,7 @@ from reservoir.core.scheduling_terms.labels import (
 from reservoir.core.scheduling_terms.resources import NODES, Resources, counted
 from reservoir.core.static_pools.growth import bare, growth_snapshot, launching_alone
 
-# Replicas that run already have climbed their fallback ladder: every rung is open to their replacement, to which they
+# Replicas that run already have climbed their fallback ladder: every step is open to their replacement, to which they
 # are handed over. What they may not do is end up dearer, and that is the price rule's business.
 LADDER_CLIMBED: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -159,30 +159,29 @@ class PassState:
     def begins_anew(self, plan: Plan) -> str | None:
         """Return a workload that the plan moves to a node that stays and that would go elsewhere, or None.
 
-        Who moves to a node that stays is demand again, and demand begins its fallback ladder on the first rung.
+        A replica that moves to a node that stays is demand again, which begins its fallback ladder on the first step.
         """
         markets = {node.claim_id: node.capacity_type for node in self.snapshot.nodes}
         for placement in plan.existing:
             for placed in placement.placements:
-                if markets[placement.claim_id] not in self._first_rung(placed):
+                if markets[placement.claim_id] not in self._first_step(placed):
                     return placed.workload_key
         return None
 
-    def later_rungs(self, candidate: Candidate) -> frozenset[str]:
+    def nodes_of_later_steps(self, candidate: Candidate) -> frozenset[str]:
         """Return the nodes that stay on which one of the candidate's replicas would begin its ladder anew."""
-        known = (
-            placed
+        first_steps = [
+            self._first_step(placed)
             for placed in candidate.claim.placements
             if placed.workload_key in self.snapshot.workloads
-        )
-        rungs = [self._first_rung(placed) for placed in known]
+        ]
 
         def begins_anew(node: Node) -> bool:
-            return any(node.capacity_type not in rung for rung in rungs)
+            return any(node.capacity_type not in allowed for allowed in first_steps)
 
         return frozenset(node.claim_id for node in self.snapshot.nodes if begins_anew(node))
 
-    def _first_rung(self, placed: PlacedReplicas) -> frozenset[CapacityType]:
+    def _first_step(self, placed: PlacedReplicas) -> frozenset[CapacityType]:
         return self.snapshot.workloads[placed.workload_key].reached_capacity_types(
             self.now, self.now
         )

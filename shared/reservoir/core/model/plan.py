@@ -20,7 +20,7 @@ class ReasonCode(StrEnum):
     TEAM_QUOTA = "TeamQuota"
     RESERVATION_NOT_STARTED = "ReservationNotStarted"
     DURATION_DOES_NOT_FIT = "DurationDoesNotFit"
-    FALLBACK_NOT_YET = "FallbackNotYet"  # a later rung of the ladder would serve
+    FALLBACK_NOT_YET = "FallbackNotYet"  # a later step of the ladder would serve
     OFFERING_UNAVAILABLE = (
         # it rests after insufficient capacity or another refusal, or its subnets are full
         "OfferingUnavailable"

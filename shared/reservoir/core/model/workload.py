@@ -111,7 +111,10 @@ class PreferredNodeTerm:
 
 @dataclass(frozen=True, slots=True)
 class FallbackStep:
-    """One rung of the ladder: this type too, once all earlier rungs' times have passed; ``for_s`` None: for ever."""
+    """A step of a fallback ladder: it allows one more capacity type, once the times of all earlier steps have passed.
+
+    ``for_s`` None: the step lasts for ever.
+    """
 
     capacity_type: CapacityType
     for_s: int | None = None
@@ -241,17 +244,22 @@ class Workload:
         if not self.fallback:
             return ALL_CAPACITY_TYPES
         return frozenset(
-            rung for opens_at, rung in self._rungs(pending_since) if opens_at <= now
+            capacity_type
+            for opens_at, capacity_type in self._opening_times(pending_since)
+            if opens_at <= now
         )
 
     def next_step_at(self, pending_since: datetime, now: datetime) -> datetime | None:
-        """Return when the ladder's next rung opens, or None when no later one will."""
-        return next(
-            (opens_at for opens_at, _ in self._rungs(pending_since) if opens_at > now), None
-        )
+        """Return when the ladder's next step opens, or None when no later one will."""
+        for opens_at, _ in self._opening_times(pending_since):
+            if opens_at > now:
+                return opens_at
+        return None
 
-    def _rungs(self, pending_since: datetime) -> Iterator[tuple[datetime, CapacityType]]:
-        """Yield when each rung of the ladder opens, and what it allows; nothing after one that lasts for ever."""
+    def _opening_times(
+        self, pending_since: datetime
+    ) -> Iterator[tuple[datetime, CapacityType]]:
+        """Yield when each step of the ladder opens and the type that it allows, up to a step that lasts for ever."""
         opens_at = pending_since
         for step in self.fallback:
             yield opens_at, step.capacity_type

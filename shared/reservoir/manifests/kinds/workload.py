@@ -83,14 +83,14 @@ class ResourceRequests(Model):
         return Resources.parse({**self.limits, **self.requests})
 
 
-class FallbackRung(Model):
-    """One rung of the ladder: from then on this capacity type is allowed too."""
+class FallbackStepSpec(Model):
+    """One step of the ladder: from then on this capacity type is allowed too."""
 
     capacity_type: Annotated[CapacityType, Field(strict=False)]
     for_: Duration | None = Field(
         default=None,
         alias="for",
-        description="Wait this long before the next rung joins; only the last may leave it out.",
+        description="Wait this long before the next step joins; only the last may leave it out.",
     )
 
     def to_core(self) -> FallbackStep:
@@ -194,7 +194,7 @@ class WorkloadSpec(Model):
         description="What becomes of replicas that run when the spec changes; absent: they stay until they leave."
         " Neither gangs nor work that is handed over can be replaced node by node.",
     )
-    fallback: list[FallbackRung] = Field(
+    fallback: list[FallbackStepSpec] = Field(
         default_factory=list,
         max_length=len(CapacityType),
         description="Ladder of capacity types; without it all that the pools allow count at once.",
@@ -218,7 +218,7 @@ class WorkloadSpec(Model):
         fallback = raw.get("fallback")
         if isinstance(fallback, list):
             yield from _ladder_contradictions(
-                [rung for rung in fallback if isinstance(rung, dict)]
+                [step for step in fallback if isinstance(step, dict)]
             )
 
 
@@ -242,15 +242,15 @@ def _strategy_contradictions(raw: Mapping[str, Any]) -> Iterator[Contradiction]:
         )
 
 
-def _ladder_contradictions(rungs: list[dict[str, Any]]) -> Iterator[Contradiction]:
-    kinds = [rung.get("capacityType") for rung in rungs]
+def _ladder_contradictions(steps: list[dict[str, Any]]) -> Iterator[Contradiction]:
+    kinds = [step.get("capacityType") for step in steps]
     if any(kind in kinds[:index] for index, kind in enumerate(kinds)):
         yield Contradiction("fallback", "fallback", "names a capacity type more than once")
-    if any(rung.get("for") is None for rung in rungs[:-1]):
+    if any(step.get("for") is None for step in steps[:-1]):
         yield Contradiction(
             "fallback",
             "fallback",
-            "only the last rung may leave out 'for': those after it are never reached",
+            "only the last step may leave out 'for': those after it are never reached",
         )
 
 
@@ -308,7 +308,7 @@ class WorkloadManifest(Model):
             checkpoint_period_s=optional_seconds(spec.checkpoint_period),
             handover=spec.handover,
             rolling_update=None if spec.strategy is None else spec.strategy.to_core(),
-            fallback=tuple(rung.to_core() for rung in spec.fallback),
+            fallback=tuple(step.to_core() for step in spec.fallback),
             max_price_micro_usd_per_hour=None
             if spec.max_price_per_hour is None
             else micro_usd(spec.max_price_per_hour),

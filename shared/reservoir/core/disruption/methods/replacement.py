@@ -177,5 +177,7 @@ def _planned(world: PassState, candidate: Candidate, *, credit_slots: bool = Fal
     if world.begins_anew(plan) is None:
         return plan
     return world.without(
-        (candidate,), credit_slots=credit_slots, closed=world.later_rungs(candidate)
+        (candidate,),
+        credit_slots=credit_slots,
+        closed=world.nodes_of_later_steps(candidate),
     )
