@@ -85,7 +85,7 @@ class Bill:
         return tuple(found)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Stay:
     """Replicas of a life in one place; bought ones move into units that become free."""
 
@@ -194,7 +194,7 @@ class _Count:
         self.waiting: dict[
             int, tuple[_CountedLife, int, int]
         ] = {}  # by number: the item, how many of it, and since when
-        self.bought: dict[int, _Stay] = {}
+        self.bought: dict[_Stay, None] = {}  # in the order in which they were bought
         self.events: list[tuple[int, int, int, object]] = []
         self.sequence = 0
 
@@ -213,7 +213,7 @@ class _Count:
                 self._move_in(at_s)
         for item, count, since_s in self.waiting.values():
             self._waited(item, count, since_s, self.counted.end_s)
-        for running in self.bought.values():
+        for running in self.bought:
             self.bill.add(0, running.rate, running.since_s, self.counted.end_s)
         return self.bill
 
@@ -240,7 +240,7 @@ class _Count:
 
     def _end(self, at_s: int, running: _Stay) -> bool:
         if running.kind is None:
-            self.bought.pop(id(running), None)
+            self.bought.pop(running, None)
             self.bill.add(0, running.rate, running.since_s, at_s)
             return False
         self.free[running.kind] += running.replicas * dict(running.item.milli)[running.kind]
@@ -288,7 +288,7 @@ class _Count:
                 self._start(_Stay(item, replicas, ends_s, kind, at_s))
         if left and price is not None:
             running = _Stay(item, left, ends_s, None, at_s, price * left)
-            self.bought[id(running)] = running
+            self.bought[running] = None
             self._start(running)
             left = 0
         return count - left
@@ -300,7 +300,7 @@ class _Count:
     def _move_in(self, at_s: int) -> None:
         """Move what was bought into units that are free: the dearest first, as whole as it is."""
         for running in sorted(
-            self.bought.values(),
+            self.bought,
             key=lambda each: (-each.rate // each.replicas, each.item.number),
         ):
             if not running.item.may_move:
@@ -308,7 +308,7 @@ class _Count:
             for kind, each in running.item.milli:
                 if self.free[kind] >= each * running.replicas:
                     self.bill.add(0, running.rate, running.since_s, at_s)
-                    del self.bought[id(running)]
+                    del self.bought[running]
                     self.free[kind] -= each * running.replicas
                     running.kind, running.rate = kind, 0
                     break

@@ -26,17 +26,17 @@ _OF_A_PLACE = OF_A_ZONE | {CAPACITY_TYPE}
 def dear_spot_violations(facts: Facts, topology: Topology) -> Iterator[Violation]:
     """Check every spot launch of pools without minValues."""
     on_demand = sorted(_on_demand(facts))
-    dearest: dict[int, _Priced] = {}
-    judged: dict[tuple[int, int, int], OfferingKey | None] = {}
+    dearest: dict[LaunchClass, _Priced] = {}
+    judged: dict[tuple[LaunchClass, int, int], OfferingKey | None] = {}
     for host, launch_class, pool in _on_spot(facts):
-        if id(launch_class) not in dearest:
-            dearest[id(launch_class)] = _dearest(facts, launch_class.launch)
-        price, key = dearest[id(launch_class)]
+        if launch_class not in dearest:
+            dearest[launch_class] = _dearest(facts, launch_class.launch)
+        price, key = dearest[launch_class]
         is_cheapest = not on_demand or price <= on_demand[0][0]
         if is_cheapest or facts.min_values(pool) or _depends_on_more(facts, topology, host):
             continue
         load, classes = facts.carried(host.placed)
-        about = (id(launch_class), load, classes)
+        about = (launch_class, load, classes)
         if about not in judged:
             judged[about] = _cheaper(facts, host, pool, on_demand, price, load)
         cheaper = judged[about]

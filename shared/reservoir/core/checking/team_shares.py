@@ -25,7 +25,7 @@ _NOTHING: Final = Resources.of({})
 _HELD_FOR: Final = timedelta(hours=1)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Account:
     """One group of reservations in the end: who owns how much and uses how much, and what is left free."""
 
@@ -109,7 +109,7 @@ class TeamShares:
 
     def violations(self) -> Iterator[Violation]:
         """Report loans that the plan makes against a limit of the borrower or of an owner."""
-        takers: dict[int, dict[str, set[str]]] = {}
+        takers: dict[_Account, dict[str, set[str]]] = {}
         for host in self._facts.hosts:
             account = self._account_of.get(_reservation_of(host) or "")
             if (
@@ -118,9 +118,9 @@ class TeamShares:
                 and (name := self._user(host)) is not None
             ):
                 keys = {key for key in host.placed if self.team_of(key) == name}
-                takers.setdefault(id(account), {}).setdefault(name, set()).update(keys)
+                takers.setdefault(account, {}).setdefault(name, set()).update(keys)
         for account in self.accounts:
-            for name, keys in sorted(takers.get(id(account), {}).items()):
+            for name, keys in sorted(takers.get(account, {}).items()):
                 yield from self._loans(account, name, tuple(sorted(keys)))
         yield from self._budgets()
         yield from self._pools()

@@ -44,7 +44,7 @@ class Finished:
         return (self.ended_at - self.placed_at) // timedelta(seconds=1)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Run:
     """A run so far. ``cost`` is in micro-USD and seconds of an hour, so that nothing is rounded before the end."""
 
@@ -62,19 +62,18 @@ class _Run:
 
 @dataclass(slots=True)
 class _ChargedNode:
-    """A node: who is on it, and since when that is charged; None: it is not launched yet."""
+    """A node, how many replicas of each run are on it, and until when it is charged; None: it is not launched yet."""
 
     price: int
     since: datetime | None = None
-    # by the identity of the run
-    replicas: dict[int, tuple[_Run, int]] = field(default_factory=dict)
+    replicas: dict[_Run, int] = field(default_factory=dict)
 
     def charge(self, until: datetime) -> None:
-        """Charge what has passed to those who are on it."""
-        total = sum(count for _, count in self.replicas.values())
+        """Charge the time until then to the runs, by their number of replicas."""
+        total = sum(self.replicas.values())
         if self.since is not None and total:
             seconds = max(0, (until - self.since) // timedelta(seconds=1))
-            for run, count in self.replicas.values():
+            for run, count in self.replicas.items():
                 run.cost += self.price * seconds * count // total
         if self.since is not None:
             self.since = max(self.since, until)
@@ -148,8 +147,8 @@ class _Runs:
             )
             node = self._node(placed)
             node.charge(at)
-            _, before = node.replicas.get(id(run), (run, 0))
-            node.replicas[id(run)] = run, before + int(placed["replicas"])
+            before = node.replicas.get(run, 0)
+            node.replicas[run] = before + int(placed["replicas"])
 
     def _launched(self, at: datetime, detail: Mapping[str, Any]) -> None:
         node = self._node(detail["node"])
@@ -169,11 +168,11 @@ class _Runs:
     def _finished(self, at: datetime, detail: Mapping[str, Any]) -> None:
         run = self._run(detail["workload"])
         node = self._nodes.get(detail["node"]["nodeClaim"])
-        if node is not None and id(run) in node.replicas:
+        if node is not None and run in node.replicas:
             node.charge(at)
-            _, before = node.replicas.pop(id(run))
+            before = node.replicas.pop(run)
             if before > int(detail["replicas"]):
-                node.replicas[id(run)] = run, before - int(detail["replicas"])
+                node.replicas[run] = before - int(detail["replicas"])
         if int(detail["finished"]) >= int(detail["wanted"]):
             run.replicas, run.exit_code = int(detail["wanted"]), 0
             self._end(run, at, COMPLETED)

@@ -41,9 +41,7 @@ class UnitWants:
                     room = as_launched(instance_type, node_class).allocatable
                     labels = self._labels(reservation, pool)
                     self._places.append(_ReservedPlace(reservation, pool, labels, room))
-        self._accepting: dict[tuple[int, int], tuple[_ReservedPlace, ...]] = {}
-        # so that no identity is used again while it is remembered
-        self._kept: list[Workload] = []
+        self._accepting: dict[object, tuple[_ReservedPlace, ...]] = {}
 
     def units(self, workload: Workload, count: int) -> Mapping[str, int]:
         """Return how many units ``count`` replicas would need of each reservation that they could use alone.
@@ -58,9 +56,8 @@ class UnitWants:
         return {key: -(-count // per_unit) for key, per_unit in most.items()}
 
     def _usable(self, workload: Workload) -> Sequence[_ReservedPlace]:
-        asked = (id(workload.node_selector), id(workload.required_node_terms))
+        asked = (workload.node_selector, workload.required_node_terms)
         if asked not in self._accepting:
-            self._kept.append(workload)
             self._accepting[asked] = tuple(
                 place for place in self._places if _may_accept(workload, place.labels)
             )

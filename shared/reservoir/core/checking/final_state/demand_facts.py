@@ -104,9 +104,11 @@ class DemandFacts:
             self.pending = dict.fromkeys(pending, 0)
             for demand in snapshot.demands:
                 self.pending[demand.workload.key] += demand.pending_count
-        self._terms: dict[tuple[int, int], tuple[Requirements, ...]] = {}
+        self._terms: dict[
+            tuple[Requirements, tuple[Requirements, ...]], tuple[Requirements, ...]
+        ] = {}
         self._markets: dict[str, frozenset[CapacityType]] = {}
-        self._needs: dict[int, Resources] = {}
+        self._needs: dict[Resources, Resources] = {}
 
     @cached_property
     def pending_since(self) -> Mapping[str, datetime]:
@@ -132,11 +134,10 @@ class DemandFacts:
     def needs(self, workload: Workload) -> Resources:
         """Return what one replica takes: its requests, and a pod even where the requests do not say so (R-54)."""
         requests = workload.requests
-        # which the snapshot keeps alive, the same for equal ones
-        known = self._needs.get(id(requests))
+        known = self._needs.get(requests)
         if known is None:
             is_said = requests[PODS] >= 1
-            known = self._needs[id(requests)] = (
+            known = self._needs[requests] = (
                 requests if is_said else Resources.of({**requests, PODS: 1})
             )
         return known
@@ -151,9 +152,9 @@ class DemandFacts:
         return Resources.of(total)
 
     @cached_property
-    def _sizes(self) -> Mapping[int, Workload]:
-        """A workload for each of the requests; few differ, and equal ones are the same."""
-        return {id(workload.requests): workload for workload in self.workloads.values()}
+    def _sizes(self) -> Mapping[Resources, Workload]:
+        """A workload for each of the requests; few differ."""
+        return {workload.requests: workload for workload in self.workloads.values()}
 
     @cached_property
     def resource_names(self) -> tuple[str, ...]:
@@ -168,8 +169,7 @@ class DemandFacts:
 
     def terms(self, workload: Workload) -> tuple[Requirements, ...]:
         """Return the requirement sets of which one must hold: the node selector with each ORed term (R-15)."""
-        # which the snapshot keeps alive
-        about = (id(workload.node_selector), id(workload.required_node_terms))
+        about = (workload.node_selector, workload.required_node_terms)
         known = self._terms.get(about)
         if known is None:
             selector = workload.node_selector
@@ -280,7 +280,7 @@ class DemandFacts:
             for size, workload in self._sizes.items()
         }
         known = {
-            key: (loads[id(workload.requests)], classes[key])
+            key: (loads[workload.requests], classes[key])
             for key, workload in self.workloads.items()
         }
         for key in self.workloads.keys() - self.pending.keys():

@@ -1,8 +1,7 @@
-"""Which places are worse than a paid unit, so that work does not move there for no money.
+"""Which places are worse than a reserved unit: moving work there from one saves no money and makes the work worse off.
 
-To empty a reserved node saves nothing but the unit. Where its work would go onto a Capacity Block that ends sooner, it
-would have to move a second time; on a node whose accelerators it does not use, it would be in the way of work that
-does.
+Emptying a reserved node frees its unit and saves nothing else. On a block that ends sooner, the work would have
+to move a second time. On a node whose accelerators it does not use, it would take the place of work that uses them.
 """
 
 from collections.abc import Sequence, Set
@@ -18,15 +17,15 @@ WORSE: Final = "its unit is paid for, and the other one ends sooner or has accel
 
 
 def worse_nodes(removed: Sequence[Candidate], snapshot: Snapshot) -> Set[str]:
-    """Return the nodes that what is on these should not move onto; none where money is saved."""
-    if not _are_paid(removed):
+    """Return the nodes onto which the work of reserved nodes should not move; none for the work of bought ones."""
+    if not _are_reserved(removed):
         return frozenset()
     return frozenset(node.claim_id for node in snapshot.nodes if _is_worse(removed, node))
 
 
 def uses_worse_units(removed: Sequence[Candidate], plan: Plan, snapshot: Snapshot) -> bool:
-    """Whether the plan launches into reservations that what is on these nodes should not move into."""
-    if not _are_paid(removed):
+    """Whether the plan launches into reservations into which the work of reserved nodes should not move."""
+    if not _are_reserved(removed):
         return False
     reservations = {item.id: item for item in snapshot.reservations}
     types = {item.name: item for item in snapshot.instance_types}
@@ -41,8 +40,9 @@ def uses_worse_units(removed: Sequence[Candidate], plan: Plan, snapshot: Snapsho
     return False
 
 
-def _are_paid(removed: Sequence[Candidate]) -> bool:
-    return all(candidate.is_reserved for candidate in removed)
+def _are_reserved(removed: Sequence[Candidate]) -> bool:
+    """Whether the nodes are reserved. Consolidation never mixes the two kinds; of a mixed group, one would suffice."""
+    return any(candidate.is_reserved for candidate in removed)
 
 
 def _is_worse(removed: Sequence[Candidate], node: Node) -> bool:
@@ -52,7 +52,7 @@ def _is_worse(removed: Sequence[Candidate], node: Node) -> bool:
 
 
 def _ends_sooner(removed: Sequence[Candidate], drain_at: datetime | None) -> bool:
-    """Whether a place ends before one of the nodes does."""
+    """Whether a place drains before one of the nodes does."""
     if drain_at is None:
         return False
     ends = [candidate.node.drain_at for candidate in removed]

@@ -56,12 +56,11 @@ class _Swaps:
         self._insertion, self._state = insertion, insertion.state
         self._fixed = _fixed(insertion.state)
         self._cheaper_types: dict[int, list[LaunchOption]] = {}  # by option
-        # by a place's labels, which are the same
-        self._sold_at = defaultdict[int, list[LaunchOption]](list)
+        self._sold_at = defaultdict[object, list[LaunchOption]](list)  # by pool and place
         for option in sorted(
             self._state.catalogue.options, key=attrgetter("price", "index"), reverse=True
         ):
-            self._sold_at[id(option.place_labels)].append(option)
+            self._sold_at[_pool_and_place(option)].append(option)
         self.evaluations_left = _EVALUATIONS_MAX
 
     def shrink(self, bin_: Bin) -> bool:
@@ -159,7 +158,7 @@ class _Swaps:
         """
         if (found := self._cheaper_types.get(option.index)) is None:
             found = self._cheaper_types[option.index] = []
-            for other in self._sold_at[id(option.place_labels)]:
+            for other in self._sold_at[_pool_and_place(option)]:
                 is_open_to_all = not option.requirement_sets & ~other.requirement_sets
                 if other.price >= option.price or not is_open_to_all:
                     continue
@@ -169,6 +168,11 @@ class _Swaps:
                 if len(found) == _TYPES_MAX:
                     break
         return found
+
+
+def _pool_and_place(option: LaunchOption) -> tuple[object, ...]:
+    """Return what the types have in common that the pool may launch in one place."""
+    return option.entry.index, *option.place_labels.items()
 
 
 def _fixed(state: PartialPlan) -> set[int]:

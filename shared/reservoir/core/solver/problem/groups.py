@@ -148,8 +148,7 @@ def build_groups(queue: PendingQueue, catalogue: OptionCatalogue) -> list[Group]
     for each in queue.pending:
         workload = each.demand.workload
         accepted = (
-            # all who accept the same share one object
-            id(each.levels),
+            each.levels_number,
             queue.terms.matching(workload),
             workload.single_topology_key,
         )

@@ -27,10 +27,11 @@ _READ_AT_ONCE: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class PendingDemand:
-    """A demand and what it accepts now; all who accept the same and have the same terms share their ``levels``."""
+    """A demand and what it accepts now. Demands that accept the same and have the same terms share their ``levels``."""
 
     demand: Demand
     levels: tuple[Level, ...]
+    levels_number: int  # the same for demands that share their levels
     withheld: tuple[Withheld, ...]  # what a quota of its team keeps it from
 
 
@@ -98,8 +99,8 @@ def _numbered_requirement_sets(
 
 
 def _distinct(pending: Iterable[PendingDemand]) -> Iterable[PendingDemand]:
-    """Return one of all who accept the same and have the same terms."""
-    return {id(each.levels): each for each in pending}.values()
+    """Return one of all demands that share their levels."""
+    return {each.levels_number: each for each in pending}.values()
 
 
 def _queue_order(demand: Demand) -> tuple[int, int, int, datetime, str]:
@@ -147,7 +148,7 @@ def _pending(
     # Whose team it is matters to nobody where no units are shared out.
     is_shared = any(reservation.share is not None for reservation in snapshot.reservations)
     teams = by_namespace(snapshot.teams)
-    known: dict[object, tuple[Level, ...]] = {}
+    known: dict[object, tuple[int, tuple[Level, ...]]] = {}
     pending: list[PendingDemand] = []
     is_bounded = len(demands) > _READ_AT_ONCE and not _is_solved_again(snapshot)
     bounded = policy if is_bounded else policy.without_deadline()
@@ -174,15 +175,16 @@ def _pending(
             own = (workload.namespace, *_chosen_labels(workload))
         key = (ACCEPTS.key(workload), allowed, team_name, own)
         if (found := known.get(key)) is None:
-            found = levels(
+            new = levels(
                 workload,
                 allowed,
                 policy.preference_policy,
                 soft_taints=soft_taints,
                 team_name=team_name,
             )
-            known[key] = found
-        pending.append(PendingDemand(demand, found, withheld))
+            found = known[key] = len(known), new
+        levels_number, shared_levels = found
+        pending.append(PendingDemand(demand, shared_levels, levels_number, withheld))
     return pending
 
 
