@@ -325,19 +325,19 @@ def image_architectures(node_class: NodeClass) -> frozenset[str] | None:
     """Return the architectures of a class's images: as discovered, else as their names say; None when unknown."""
     if node_class.status.machine_images:
         return frozenset(image.architecture for image in node_class.status.machine_images)
-    told = [_told_architecture(term) for term in node_class.ami_selector_terms]
-    known = [architecture for architecture in told if architecture is not None]
-    return frozenset(known) if known and len(known) == len(told) else None
+    named = [_named_architecture(term) for term in node_class.ami_selector_terms]
+    known = [architecture for architecture in named if architecture is not None]
+    return frozenset(known) if known and len(known) == len(named) else None
 
 
-def _told_architecture(term: SelectorTerm) -> str | None:
+def _named_architecture(term: SelectorTerm) -> str | None:
+    """Return the one architecture that the term's name or parameter names, or None."""
     text = f"{term.name or ''} {term.ssm_parameter or ''}".lower()
-    told = [
-        arch
-        for arch, spellings in _SPELLINGS.items()
-        if any(spelling in text for spelling in spellings)
-    ]
-    return told[0] if len(told) == 1 else None
+    named = []
+    for architecture, spellings in _SPELLINGS.items():
+        if any(spelling in text for spelling in spellings):
+            named.append(architecture)
+    return named[0] if len(named) == 1 else None
 
 
 def _reservation_doubts(pool: NodePool, node_class: NodeClass) -> Iterator[Doubt]:
@@ -497,7 +497,7 @@ def _workload_doubts(
             reason = (
                 f"every NodePool that can serve it excludes {step.capacity_type} ({named})"
             )
-            message = _never(f"this rung ({step.capacity_type})", reason)
+            message = _never(f"this step ({step.capacity_type})", reason)
             yield Doubt(
                 "Workload", workload.key, ("spec", "fallback", index), "ladder", message
             )

@@ -75,13 +75,13 @@ def nodes_over_time(
         figure, axes = _figure(2.0)
         at = [*(point.at for point in points), until]
         counts = [point.counts for point in points]
-        counts_in_order = [
-            [each.get(market, 0) for market in markets] for each in (*counts, counts[-1])
-        ]
-        stacks = np.array(counts_in_order, dtype=float).transpose()
+        stacks = np.zeros((len(markets), len(at)))
+        for row, market in enumerate(markets):
+            stacks[row] = [each.get(market, 0) for each in (*counts, counts[-1])]
         axes.stackplot(at, stacks, step="post", colors=_SERIES, linewidth=0)
         _hide_unknown(axes, points, until)
-        axes.set_ylim(0, max(1, *(sum(each.values()) for each in counts)))
+        totals = [sum(each.values()) for each in counts]
+        axes.set_ylim(0, max(1, *totals))
         _time_axis(axes, "nodes", at[0], until)
         return _svg(figure, title)
 

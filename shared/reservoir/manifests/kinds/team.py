@@ -158,13 +158,9 @@ class QuotaSpec(Model):
     @classmethod
     def contradictions(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
         """Refuse a quota of both kinds or of neither, and amounts that are none of its kind."""
-        of_units, of_resource = (
-            {name for name in names if raw.get(name) is not None}
-            for names in (
-                ("capacityReservationSelectorTerms",),
-                ("capacityTypes", "resource"),
-            )
-        )
+        given = {name for name in raw if raw[name] is not None}
+        of_units = given & {"capacityReservationSelectorTerms"}
+        of_resource = given & {"capacityTypes", "resource"}
         if of_units and of_resource:
             message = f"cannot be combined with {' and '.join(sorted(of_resource))}"
             yield Contradiction("capacityReservationSelectorTerms", "quota", message)

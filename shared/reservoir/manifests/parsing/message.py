@@ -97,9 +97,8 @@ def load_json(body: str | bytes) -> Any:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        repeated = next(
-            name for name, times in Counter(name for name, _ in pairs).items() if times > 1
-        )
+        times = Counter(name for name, _ in pairs)
+        repeated = next(name for name in times if times[name] > 1)
         refuse(path_of((repeated,)), "duplicate", "is given more than once")
     return found
 

@@ -58,7 +58,7 @@ _NO_SUCH_GROUP: Final = "NotFoundException"
 class Discovery:
     """What a run found; ``failures`` name what could not be looked up, where the last good state was kept.
 
-    ``unreadable`` names policy that cannot be understood: it is left as it is, and nothing that rests on it is ended.
+    ``unreadable`` names policy that cannot be read: it stays as it is, and nothing that depends on it is ended.
     """
 
     seen_count: int
@@ -69,13 +69,13 @@ class Discovery:
     failures: tuple[str, ...]
     woke_planner: bool
     unreadable: tuple[str, ...] = ()
-    # reservations that begin soon, and for whose first launch something was found to be missing
+    # reservations that begin soon and whose first launch lacks something
     unready_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class _ShownReservations:
-    """What a class selects of what EC2 shows; the others as in ``SelectedReservations``."""
+    """The reservations of EC2's answer that a class selects; the other fields as in ``SelectedReservations``."""
 
     reservations: tuple[ObservedReservation, ...]
     error: str | None
@@ -126,40 +126,32 @@ class DiscoverReservations:
             item.name: _selection(item, observed, groups, unreadable, observed_at)
             for item in classes
         }
-        near = [each for each in observed.values() if is_near(each, observed_at)]
-        meant = [each.id for each in near if _is_meant_by_any(classes, each)]
-        shown = self._shown(known, observed, selections, meant)
-        # Before it is saved: a run that dies in between says it again.
-        self.publisher.publish(
-            news_of([(known.get(key), each) for key, each in shown.items()], observed_at)
-        )
-        changes = self._save(known, shown, observed_at)
-        current = {
-            change.after.reservation.id: change.after.reservation for change in changes
-        }
-        refreshed = self.resolver.refresh(
-            objects,
-            {name: _counted(selection, current) for name, selection in selections.items()},
-            observed_at,
-        )
-        opened = [
-            change.after.reservation.id for change in changes if change.opened(observed_at)
+        meant = [
+            each.id
+            for each in observed.values()
+            if is_near(each, observed_at) and _is_meant_by_any(classes, each)
         ]
-        why = (
-            "reservations changed"
-            if opened or refreshed.changed
-            else self._lacking(policy, current, observed_at)
-        )
-        if why is not None:
-            self.queue.wake_planner(reason=why)
+        shown = self._shown(known, observed, selections, meant)
+        before_and_shown = [(known.get(key), each) for key, each in shown.items()]
+        # Before it is saved: a run that dies in between publishes it again.
+        self.publisher.publish(news_of(before_and_shown, observed_at))
+        changes = self._save(known, shown, observed_at)
+        saved = [change.after.reservation for change in changes]
+        current = {reservation.id: reservation for reservation in saved}
+        selected = {
+            name: _counted(selection, current) for name, selection in selections.items()
+        }
+        refreshed = self.resolver.refresh(objects, selected, observed_at)
+        if refreshed.changed or any(change.opened(observed_at) for change in changes):
+            wake_reason: str | None = "reservations changed"
+        else:
+            wake_reason = self._lacking(policy, current, observed_at)
+        if wake_reason is not None:
+            self.queue.wake_planner(reason=wake_reason)
         self._tell(changes, observed_at)
         self._tell_endings(changes, observed_at)
         unready_count, unlooked = self._tell_readiness(changes, observed_at)
-        failures = (
-            *refreshed.failures,
-            *self._ask_for_validation(refreshed.to_validate),
-            *unlooked,
-        )
+        unasked = self._ask_for_validation(refreshed.to_validate)
         # Last: timers refine what each minute's sweep does, and a run that dies before them leaves it to the sweep.
         for change in changes:
             self._set_timers(change.before, change.after.reservation, observed_at)
@@ -169,8 +161,8 @@ class DiscoverReservations:
             absorbed_count=sum(change.absorbed_count for change in changes),
             gone_count=len(known.keys() - observed.keys()),
             changed_classes=refreshed.changed,
-            failures=failures,
-            woke_planner=why is not None,
+            failures=(*refreshed.failures, *unasked, *unlooked),
+            woke_planner=wake_reason is not None,
             unreadable=tuple(f"{kind}/{name}" for kind, name in sorted(policy.unreadable)),
             unready_count=unready_count,
         )
@@ -178,19 +170,19 @@ class DiscoverReservations:
     def _lacking(
         self, policy: Policy, current: Mapping[str, CapacityReservation], now: datetime
     ) -> str | None:
-        """Say that a static pool has fewer nodes than it wants, or None; costs a listing where there are such pools."""
+        """Return that a static pool has fewer nodes than it wants, or None. Claims are listed only for such pools."""
         growing = [
             pool for pool in policy.node_pools if pool.is_static and pool.paused is None
         ]
-        live = (
-            {claim.id: claim for claim in self.node_claims.list_live()} if growing else {}
-        )
+        if not growing:
+            return None
+        live = {claim.id: claim for claim in self.node_claims.list_live()}
         reserved = ReservedCapacity.of(current.values(), policy.node_classes, None, now)
         is_short = any(census(pool, live, reserved).missing for pool in growing)
         return "static pools lack nodes" if is_short else None
 
     def _ask_for_validation(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Have classes tried by the role that launches; return what failed. The next run asks again."""
+        """Ask the role that launches to try classes; return the failures. The next run asks again."""
         try:
             self.queue.send_validations(names)
         except AwsError as error:
@@ -202,14 +194,14 @@ class DiscoverReservations:
     def _tell_readiness(
         self, changes: Sequence[ReservationChange], now: datetime
     ) -> tuple[int, tuple[str, ...]]:
-        """Return of how many reservations something new is missing, and what of that could not be looked at."""
+        """Return for how many reservations something new is missing, and the failures to look."""
         try:
             return self.readiness.tell([change.after for change in changes], now), ()
         except (AwsError, UnreadableRowsError) as error:
             return 0, (f"readiness: {error}",)
 
     def _tell(self, changes: Sequence[ReservationChange], now: datetime) -> None:
-        """Say which reservations have just filled up, and which have lain idle for long."""
+        """Publish which reservations have just filled up, and which have been idle for long."""
         records = [
             change.after for change in changes if change.after.balance.free_units > 0
         ]
@@ -226,11 +218,11 @@ class DiscoverReservations:
         ]
         self.publisher.publish([*exhausted, *idle.values()])
         if idle:
-            # Afterwards: a run that dies in between says it again.
+            # Afterwards: a run that dies in between publishes it again.
             self.reservations.mark_idle_said(idle, said_at=now)
 
     def _tell_endings(self, changes: Sequence[ReservationChange], now: datetime) -> None:
-        """Say which reservations end in 14, 7 or 1 days: what would be without them, and what goes on."""
+        """Publish which reservations end in 14, 7 or 1 days, with what runs in them and which reservation follows."""
         records = [change.after for change in changes]
         notices = {
             record.reservation.id: due_notice(record.reservation, record.ending_said, now)
@@ -257,7 +249,7 @@ class DiscoverReservations:
                 for reservation, days in due
             ]
         )
-        # Afterwards: a run that dies in between says it again.
+        # Afterwards: a run that dies in between publishes it again.
         self.reservations.mark_ending_said(
             {reservation.id: notice_key(reservation, days) for reservation, days in due}
         )
@@ -265,7 +257,7 @@ class DiscoverReservations:
     def _placed_of_late(
         self, reservation_id: str, now: datetime
     ) -> Mapping[str, int] | None:
-        """Return what was placed in a reservation in the last weeks; None: what happened cannot be read."""
+        """Return what was placed in a reservation in the last weeks; None: the history cannot be read."""
         name = reservation_name(reservation_id)
         try:
             events = self.history.of_object(name, now - LOOKED_BACK, now)
@@ -303,7 +295,7 @@ class DiscoverReservations:
         selections: Mapping[str, _ShownReservations],
         meant: Iterable[str],
     ) -> dict[str, ObservedReservation]:
-        """Return what is selected, meant or known already, by id; what EC2 lists no more is gone."""
+        """Return the reservations that are selected, meant or known, by id; EC2 no longer lists those that are gone."""
         selected = set(meant)
         for selection in selections.values():
             selected.update(reservation.id for reservation in selection.reservations)

@@ -124,57 +124,67 @@ class SearchBlocks:
 
         Raises SearchRefusedError, UnreadableRowsError, AwsError.
         """
-        self._types = {
-            each.name: each for each in self.offerings.load_with_rests(instance_types)[0]
-        }
-        unknown = [each for each in instance_types if each not in self._types]
-        if unknown:
-            raise SearchRefusedError(
-                f"the catalogue has no type {unknown[0]}: reservoir get offerings"
-            )
+        self._load_types(instance_types)
         waiting, left_out = self._waiting(keys)
         now = self.clock.now()
         needs = {record.key: self._need(record, workload) for record, workload in waiting}
-        notice = max(
-            timedelta(seconds=workload.checkpoint_period_s or 0) for _, workload in waiting
-        )
-        owned = [each for each in self._owned() if each.end_at > now]
+        # A block's window ends early enough for the workload that wants most notice.
+        notices_s = [workload.checkpoint_period_s or 0 for _, workload in waiting]
+        notice = timedelta(seconds=max(notices_s))
+
+        owned = [block for block in self._owned() if block.end_at > now]
         offers = self._offers(needs.values(), notice)
-        slots = [[_window(each, notice)] for each in offers]
-        extensions = []
+        slots = [[_window(offer, notice)] for offer in offers]
+        on_sale = {offer.offering.id: offer for offer in offers}
         for block in owned:
-            found = self._extensions(block, needs.values(), now, notice)
-            extensions += found
+            extensions = self._extensions(block, needs.values(), now, notice)
+            on_sale.update({each.offering.id: each for each in extensions})
             if block.facts.instance_type in self._types:
-                here = _owned_window(block, notice)
-                slots.append([here, *(_longer(here, each, notice) for each in found)])
-        on_sale = {each.offering.id: each for each in (*offers, *extensions)}
-        zones = {name: each.offering.zone for name, each in on_sale.items()} | {
-            each.facts.id: each.facts.zone for each in owned
-        }
-        barred = {record.key: _barred(workload, zones) for record, workload in waiting}
-        kind = WideBlockSearch if len(needs) > NEEDS_MAX else BlockSearch
-        search = kind(
-            [replace(each, barred=barred[each.key]) for each in needs.values()],
+                window = _owned_window(block, notice)
+                longer = [_longer(window, each, notice) for each in extensions]
+                slots.append([window, *longer])
+
+        zones = {key: sold.offering.zone for key, sold in on_sale.items()}
+        zones |= {block.facts.id: block.facts.zone for block in owned}
+        barred_needs = [
+            replace(needs[record.key], barred=_barred(workload, zones))
+            for record, workload in waiting
+        ]
+        is_exact = len(needs) <= NEEDS_MAX
+        search_class = BlockSearch if is_exact else WideBlockSearch
+        search = search_class(
+            barred_needs,
             slots,
             now,
             self.waiting_micro_usd_per_unit_hour,
-            [_owned_window(each, notice) for each in owned],
+            [_owned_window(block, notice) for block in owned],
         )
-        prices = {
-            each.name: each.on_demand_price_micro_usd_per_hour
-            for each in self._types.values()
-        }
-        known = {name: price for name, price in prices.items() if price is not None}
         return SearchResult(
             search.best(),
             search.without_buying(),
             needs,
             on_sale,
-            known,
+            self._on_demand_prices(),
             left_out,
-            is_exact=len(needs) <= NEEDS_MAX,
+            is_exact=is_exact,
         )
+
+    def _load_types(self, instance_types: Sequence[str]) -> None:
+        found, _ = self.offerings.load_with_rests(instance_types)
+        self._types = {each.name: each for each in found}
+        unknown = [name for name in instance_types if name not in self._types]
+        if unknown:
+            raise SearchRefusedError(
+                f"the catalogue has no type {unknown[0]}: reservoir get offerings"
+            )
+
+    def _on_demand_prices(self) -> dict[str, int]:
+        """Return what each type costs on demand, in micro-USD an hour; without types that have no price."""
+        found = {}
+        for each in self._types.values():
+            if each.on_demand_price_micro_usd_per_hour is not None:
+                found[each.name] = each.on_demand_price_micro_usd_per_hour
+        return found
 
     def _waiting(
         self, keys: Sequence[str]
@@ -231,40 +241,35 @@ class SearchBlocks:
         """Return how many units of each type hold so many replicas, without types that hold none."""
         found = {}
         for instance_type in self._types.values():
-            each = min(
-                (
-                    instance_type.allocatable[name] // most
-                    for name, most in workload.requests.items()
-                    if most
-                )
+            replicas_per_unit = min(
+                instance_type.allocatable[name] // requested
+                for name, requested in workload.requests.items()
+                if requested
             )
-            terms = [
-                term for term in _terms(workload) if instance_type.requirements.meets(term)
-            ]
-            if each > 0 and any(
-                _allows(term, labels.CAPACITY_TYPE, CapacityType.RESERVED) for term in terms
-            ):
-                found[instance_type.name] = -(-replicas // each)
+            may_be_reserved = any(
+                _allows(term, labels.CAPACITY_TYPE, CapacityType.RESERVED)
+                for term in _terms(workload)
+                if instance_type.requirements.meets(term)
+            )
+            if replicas_per_unit > 0 and may_be_reserved:
+                found[instance_type.name] = -(-replicas // replicas_per_unit)
         return found
 
     def _need(self, record: WorkloadRecord, workload: Workload) -> BlockNeed:
         duration_s = workload.duration_s or 0
         units = self._units(workload, record.pending_count)
-        ladder = {step.capacity_type for step in workload.fallback} or {
-            CapacityType.ON_DEMAND
-        }
-        is_allowed = CapacityType.ON_DEMAND in ladder and any(
+        ladder = {step.capacity_type for step in workload.fallback}
+        may_be_on_demand = (not ladder or CapacityType.ON_DEMAND in ladder) and any(
             _allows(term, labels.CAPACITY_TYPE, CapacityType.ON_DEMAND)
             for term in _terms(workload)
         )
-        hourly = [
-            count * price
-            for name, count in units.items()
-            if (price := self._types[name].on_demand_price_micro_usd_per_hour) is not None
-        ]
-        cap = workload.max_price_micro_usd_per_hour
-        within = [each for each in hourly if is_allowed and (cap is None or each <= cap)]
-        cost = -(-min(within) * duration_s // 3600) if within else None
+        cost = None
+        if may_be_on_demand:
+            prices, cap = self._on_demand_prices(), workload.max_price_micro_usd_per_hour
+            hourly = [units[name] * prices[name] for name in units if name in prices]
+            within_cap = [each for each in hourly if cap is None or each <= cap]
+            if within_cap:
+                cost = -(-min(within_cap) * duration_s // 3600)
         return BlockNeed(record.key, units, timedelta(seconds=duration_s), cost)
 
     def _offers(self, needs: Iterable[BlockNeed], notice: timedelta) -> list[OfferedBlock]:
@@ -272,14 +277,13 @@ class SearchBlocks:
         found: dict[str, OfferedBlock] = {}
         asked = 0
         for name in self._types:
-            there = [each for each in needs if name in each.units]
-            for count, days in sorted(_sizes(name, there, notice)):
+            runnable = [each for each in needs if name in each.units]
+            for count, days in sorted(_sizes(name, runnable, notice)):
                 asked += 1
                 if asked > _ASKED_AT_ONCE:
                     self.pause(_PAUSE_S)
-                for offering in self.blocks.offerings(
-                    name, count=count, hours=_DAY_HOURS * days
-                ):
+                hours = _DAY_HOURS * days
+                for offering in self.blocks.offerings(name, count=count, hours=hours):
                     found.setdefault(offering.id, OfferedBlock(_in_usd(offering), days))
         return list(found.values())
 
@@ -293,20 +297,19 @@ class SearchBlocks:
         """Ask for extensions after which a workload that begins now, or at the start, would fit."""
         block = owned.facts
         begin = max(now, block.start_at or now)
-        wanted = set()
+        wanted_days = set[int | None]()
         for need in needs:
             if 0 < need.units.get(block.instance_type, 0) <= _count(block):
                 over_at = begin + need.duration + _lead(notice, is_ultra=block.ultra_server)
                 missing = over_at - owned.end_at
                 if missing > timedelta(0):
-                    wanted.add(block_rules.sold_days(missing))
+                    wanted_days.add(block_rules.sold_days(missing))
         found = []
-        for days in sorted(each for each in wanted if each is not None):
+        for days in sorted(each for each in wanted_days if each is not None):
             if block_rules.extension_refusal(block, days, now) is None:
                 offered = self.blocks.extensions(block.id, hours=_DAY_HOURS * days)
-                found += [
-                    OfferedBlock(_in_usd(each), days, block.id) for each in offered[:1]
-                ]
+                if offered:
+                    found.append(OfferedBlock(_in_usd(offered[0]), days, block.id))
         return found
 
     def _owned(self) -> Iterator[_OwnedBlock]:
@@ -345,17 +348,14 @@ def _sizes(
     wanted = [(each.units[name], each.duration) for each in needs]
     for together in _together(needs):
         units = [each.units[name] for each in together]
-        lengths = [each.duration for each in together]
-        taken = sum(
-            (count * length for count, length in zip(units, lengths, strict=True)),
-            timedelta(),
-        )
-        wanted.append((max(units), sum(lengths, timedelta())))
-        wanted += [
-            (count, max(*lengths, taken / count))
-            for count in block_rules.COUNTS
-            if max(units) <= count < 2 * sum(units)
-        ]
+        durations = [each.duration for each in together]
+        one_after_the_other = (max(units), sum(durations, timedelta()))
+        wanted.append(one_after_the_other)
+        unit_times = [each.units[name] * each.duration for each in together]
+        unit_time = sum(unit_times, timedelta())
+        for size in block_rules.COUNTS:
+            if max(units) <= size < 2 * sum(units):
+                wanted.append((size, max(*durations, unit_time / size)))
     found = set()
     for least, length in wanted:
         count, days = block_rules.sold_count(least), block_rules.sold_days(length + lead)
