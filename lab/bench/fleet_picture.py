@@ -30,15 +30,15 @@ _CHARTS: Final = (
 def figures(text: str) -> Mapping[str, Sequence[float]]:
     """Return the columns of the table of sizes, by their headings."""
     _, _, section = text.partition("\n## Large fleets\n")
-    rows = [
-        [cell.strip() for cell in line.strip("|").split("|")]
-        for line in section.partition("\n## ")[0].splitlines()
-        if line.startswith("| nodes |") or re.match(r"\| [\d,]+ \|", line)
-    ]
-    columns = zip(*rows, strict=True)
-    return {
-        head: [float(cell.replace(",", "")) for cell in cells] for head, *cells in columns
-    }
+    columns: dict[str, list[float]] = {}
+    for line in section.partition("\n## ")[0].splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if cells[0] == "nodes":
+            columns = {heading: [] for heading in cells}
+        elif re.match(r"\| [\d,]+ \|", line):
+            for column, cell in zip(columns.values(), cells, strict=True):
+                column.append(float(cell.replace(",", "")))
+    return columns
 
 
 def drawn(columns: Mapping[str, Sequence[float]]) -> str:

@@ -41,10 +41,9 @@ def draw_chart(
     rows: Sequence[Row], marks: Sequence[Mark], since: datetime, until: datetime, width: int
 ) -> Text:
     """Return the chart in at most ``width`` columns, as wide as that allows."""
-    titles, kinds, counts = (
-        max((len(text) for text in column), default=0)
-        for column in zip(*((row.title, row.kind, row.count) for row in rows), strict=True)
-    )
+    titles = max((len(row.title) for row in rows), default=0)
+    kinds = max((len(row.kind) for row in rows), default=0)
+    counts = max((len(row.count) for row in rows), default=0)
     left = titles + kinds + counts + 4
     cells = max(LEAST_CELLS, width - left - 1)
     span = max((until - since) / cells, timedelta(microseconds=1))

@@ -113,24 +113,24 @@ def create_table(dynamodb: Any, name: str, *, indexes: dict[str, tuple[str, str]
             {"AttributeName": key, "AttributeType": "S"} for key in sorted(attributes)
         ],
         GlobalSecondaryIndexes=[
-            {
-                "IndexName": index,
-                "KeySchema": [
-                    {"AttributeName": key, "KeyType": kind}
-                    for key, kind in zip(INDEX_KEYS[index], ("HASH", "RANGE"), strict=True)
-                ],
-                "Projection": {
-                    "ProjectionType": projection,
-                    **(
-                        {"NonKeyAttributes": list(INDEX_INCLUDES[index])}
-                        if projection == "INCLUDE"
-                        else {}
-                    ),
-                },
-            }
-            for index, (_, projection) in sorted(indexes.items())
+            _index(name, projection) for name, (_, projection) in sorted(indexes.items())
         ],
     )
+
+
+def _index(name: str, projection_type: str) -> dict[str, Any]:
+    partition_key, sort_key = INDEX_KEYS[name]
+    projection: dict[str, Any] = {"ProjectionType": projection_type}
+    if projection_type == "INCLUDE":
+        projection["NonKeyAttributes"] = list(INDEX_INCLUDES[name])
+    return {
+        "IndexName": name,
+        "KeySchema": [
+            {"AttributeName": partition_key, "KeyType": "HASH"},
+            {"AttributeName": sort_key, "KeyType": "RANGE"},
+        ],
+        "Projection": projection,
+    }
 
 
 def create_history_table(dynamodb: Any, name: str) -> None:

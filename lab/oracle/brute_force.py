@@ -449,11 +449,11 @@ class BruteForce:
                 for number, zone in enumerate(self._zones)
                 if self._is_domain(index, zone)
             ]
-            if rule.topology_key == labels.ZONE and any(
-                counts[number] - min(counts[one] for one in eligible) > rule.max_skew
-                for number in mine
-            ):
-                return False
+            if rule.topology_key == labels.ZONE and mine:
+                least = min(counts[number] for number in eligible)
+                most = max(counts[number] for number in mine)
+                if most - least > rule.max_skew:
+                    return False
         for term in workload.anti_affinity:
             own = term.selector.matches(workload.labels)
             crowded = any(
@@ -470,20 +470,14 @@ class BruteForce:
     ) -> bool:
         """The worlds only have self-affinity by zone: whoever carries it stays together, or joins one who leads."""
         leaders = tuple(0 if item.affinity else 1 for item in self.workloads)
-        led = {
-            number
-            for number, counts in enumerate(zones)
-            if self._selected(
-                selector, tuple(a * b for a, b in zip(counts, leaders, strict=True))
-            )
-        }
-        following = {
-            number
-            for number, counts in enumerate(zones)
-            if self._selected(
-                selector, tuple(a * (1 - b) for a, b in zip(counts, leaders, strict=True))
-            )
-        }
+        led, following = set(), set()
+        for number, counts in enumerate(zones):
+            leading = tuple(a * b for a, b in zip(counts, leaders, strict=True))
+            others = tuple(a - b for a, b in zip(counts, leading, strict=True))
+            if self._selected(selector, leading):
+                led.add(number)
+            if self._selected(selector, others):
+                following.add(number)
         return len(following - led) <= 1 and set(mine) <= led | following
 
     def _is_domain(self, index: int, zone: str) -> bool:

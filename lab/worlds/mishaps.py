@@ -223,10 +223,10 @@ class FleetWorld(DisruptWorld):
 
     def photo(self) -> dict[str, list[Rows]]:
         """Return a copy of all rows, which are values."""
-        return {
-            role: [dict(getattr(*place)) for place in places]
-            for role, places in self.tables().items()
-        }
+        photo: dict[str, list[Rows]] = {}
+        for role, places in self.tables().items():
+            photo[role] = [dict(getattr(*place)) for place in places]
+        return photo
 
     def put_back(self, photo: Mapping[str, list[Rows]]) -> None:
         for role, places in self.tables().items():

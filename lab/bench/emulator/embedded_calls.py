@@ -164,8 +164,11 @@ def _replayed_ms(*replays: _Replay) -> list[float]:
     """Return what a call costs each; they take turns, so that all are disturbed alike."""
     for replay in replays:
         replay.batch_ms()  # warms up
-    rounds = [[replay.batch_ms() for replay in replays] for _ in range(BATCHES - 1)]
-    return [_lower_quartile(batches) for batches in zip(*rounds, strict=True)]
+    batches: list[list[float]] = [[] for _ in replays]
+    for _ in range(BATCHES - 1):
+        for replay, measured in zip(replays, batches, strict=True):
+            measured.append(replay.batch_ms())
+    return [_lower_quartile(measured) for measured in batches]
 
 
 def _batch_ms(pid: int, call: Callable[[], None]) -> float:

@@ -96,10 +96,11 @@ class _Stage:
         self.lambda_.update_function_configuration(
             FunctionName=name, Environment={"Variables": own}
         )
-        return {
-            each: round(statistics.median(start[each] for start in starts), 3)
-            for each in starts[0]
-        }
+        medians = {}
+        for figure in starts[0]:
+            values = [start[figure] for start in starts]
+            medians[figure] = round(statistics.median(values), 3)
+        return medians
 
     def warm_invocations(self) -> dict[str, object]:
         self._make_idle_function()

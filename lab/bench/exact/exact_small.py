@@ -158,12 +158,13 @@ def places_of(snapshot: Snapshot) -> Iterator[Place]:
 
 def _contents(snapshot: Snapshot, place: Place) -> Iterator[tuple[int, ...]]:
     """Yield all that a node can hold beside which no further replica fits: a count for each demand."""
-    names = sorted(
-        {name for demand in snapshot.demands for name in demand.workload.requests}
-    )
-    asked = [
-        [demand.workload.requests[name] for name in names] for demand in snapshot.demands
-    ]
+    named: set[str] = set()
+    for demand in snapshot.demands:
+        named.update(demand.workload.requests)
+    names = sorted(named)
+    asked: list[list[int]] = []
+    for demand in snapshot.demands:
+        asked.append([demand.workload.requests[name] for name in names])
     most = [
         demand.pending_count if accepts(demand.workload, place) else 0
         for demand in snapshot.demands

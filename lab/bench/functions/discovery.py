@@ -133,11 +133,8 @@ class WobblingPrices:
 
     def spot(self) -> Mapping[tuple[str, str], int]:
         """Return the prices twelve hours later."""
-        jumping = {
-            name
-            for name in sorted({name for name, _ in self._spot})
-            if self._random.random() < 1 / 30
-        }
+        names = {name for name, _ in self._spot}
+        jumping = {name for name in sorted(names) if self._random.random() < 1 / 30}
         for name, zone in sorted(self._spot):
             self._spot[name, zone] *= 1 + self._random.gauss(0, 0.005)
             if name in jumping:

@@ -19,6 +19,7 @@ from lab.fakes.values import node_claim, workload
 from reservoir.adapters.dynamodb.node_claims import ClaimRows, DynamoDbNodeClaimStore
 from reservoir.adapters.dynamodb.table import DynamoDbTable
 from reservoir.core.launching.claim_nodes import node_of
+from reservoir.core.model.node_claim import NodeClaim
 from reservoir.core.model.snapshot import PlacedReplicas, Snapshot
 from reservoir.core.serialisation.json_codec import dumps
 
@@ -38,9 +39,8 @@ def cases() -> Sequence[str]:
 def run(case: str) -> dict[str, object]:
     """Read the fleet twice and return figures."""
     count = int(case.rpartition("-")[2])
-    workloads = {
-        it.key: it for it in (workload(f"job-{number}") for number in range(count // 5))
-    }
+    made = [workload(f"job-{number}") for number in range(count // 5)]
+    workloads = {it.key: it for it in made}
     keys = sorted(workloads)
     pages = Pages(count, keys)
     client: Any = pages
@@ -77,19 +77,7 @@ class Pages:
     def __init__(self, count: int, keys: Sequence[str]) -> None:
         client: Any = self
         self._rows = ClaimRows(DynamoDbTable(client, "c"), None)
-        self._claims = [
-            replace(
-                node_claim(f"nc-{number:06}"),
-                labels={
-                    f"example.com/label-{label}": f"value-{number % 7}"
-                    for label in range(_LABELS)
-                },
-                placements=tuple(
-                    PlacedReplicas(keys[(number + one) % len(keys)], 1) for one in range(2)
-                ),
-            )
-            for number in range(count)
-        ]
+        self._claims = [_claim(number, keys) for number in range(count)]
         self._listed = {claim.id: self._rows.row(claim) for claim in self._claims}
         self.read_units = 0.0
 
@@ -113,7 +101,11 @@ class Pages:
             page = rows[start : start + step]
             self.read_units += -(-len(page) * _ENTRY_BYTES // _UNIT_BYTES)
             entries = [
-                {name: dict(row[name]) for name in ("id", "listing", "revision")}
+                {
+                    "id": dict(row["id"]),
+                    "listing": dict(row["listing"]),
+                    "revision": dict(row["revision"]),
+                }
                 for row in page
             ]
             yield {"Items": entries, "ScannedCount": len(entries)}
@@ -121,11 +113,19 @@ class Pages:
     def batch_get_item(self, **request: Any) -> Any:
         """Return rows."""
         ((table, wanted),) = request["RequestItems"].items()
-        found = [self._listed[key["id"]["S"]] for key in wanted["Keys"]]
-        self.read_units += len(found)
-        return {
-            "Responses": {
-                table: [{name: dict(part) for name, part in row.items()} for row in found]
-            },
-            "UnprocessedKeys": {},
-        }
+        rows = []
+        for key in wanted["Keys"]:
+            row = self._listed[key["id"]["S"]]
+            rows.append({name: dict(part) for name, part in row.items()})
+        self.read_units += len(rows)
+        return {"Responses": {table: rows}, "UnprocessedKeys": {}}
+
+
+def _claim(number: int, keys: Sequence[str]) -> NodeClaim:
+    value = f"value-{number % 7}"
+    first, second = keys[number % len(keys)], keys[(number + 1) % len(keys)]
+    return replace(
+        node_claim(f"nc-{number:06}"),
+        labels={f"example.com/label-{label}": value for label in range(_LABELS)},
+        placements=(PlacedReplicas(first, 1), PlacedReplicas(second, 1)),
+    )

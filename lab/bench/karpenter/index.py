@@ -264,11 +264,9 @@ def _grouped(offerings: Iterable[PortOffering]) -> list[_Market]:
     for offering in offerings:
         if offering.reservation_id is None:
             found.setdefault(offering.requirements, []).append(offering)
-    return [
-        _Market(
-            requirements,
-            sum(1 << item.type_index for item in items),
-            tuple(sorted(items, key=_price_order)),
-        )
-        for requirements, items in found.items()
-    ]
+    markets = []
+    for requirements, items in found.items():
+        types = sum(1 << item.type_index for item in items)
+        by_price = tuple(sorted(items, key=_price_order))
+        markets.append(_Market(requirements, types, by_price))
+    return markets

@@ -180,15 +180,13 @@ class Loop:
 
     def _within(self, types: int, limits: dict[str, int]) -> int:
         """Drop the types that exceed what remains of the pool's limits (R-57)."""
-        return sum(
-            1 << index
-            for index in self._index.members(types)
-            if all(
-                self._index.types[index].capacity[name] <= left
-                for name, left in limits.items()
-                if name != NODES
-            )
-        )
+        left_of = {name: left for name, left in limits.items() if name != NODES}
+        within = 0
+        for index in self._index.members(types):
+            capacity = self._index.types[index].capacity
+            if all(capacity[name] <= left for name, left in left_of.items()):
+                within |= 1 << index
+        return within
 
     def _charge(self, limits: dict[str, int], claim: Claim) -> None:
         """Subtract the most that the claim may become (R-58)."""

@@ -11,6 +11,7 @@ out, and all pools that offer units of a reservation count as one.
 """
 
 from collections.abc import Iterable, Sequence
+from operator import ge
 from typing import Any, Final
 
 import highspy
@@ -90,25 +91,23 @@ def _bin_types(
 
 
 def _undominated(bin_types: Iterable[BinType]) -> list[BinType]:
-    """Leave out who holds no more of no more items than another, and is no cheaper."""
+    """Leave out types that another one can replace: it holds the same items, as much of them, and costs no more."""
     kept: list[BinType] = []
-    # The larger first: then nobody is dominated by who comes later.
+    # The larger first, so that no type can be replaced by a later one.
     for item in sorted(
         bin_types,
         key=lambda item: (item.price, [-size for size in item.option.allocatable]),
     ):
-        if not any(
-            not item.eligible & ~other.eligible
-            and all(
-                a <= b
-                for a, b in zip(
-                    item.option.allocatable, other.option.allocatable, strict=True
-                )
-            )
-            for other in kept
-        ):
+        if not any(_holds_as_much(other, item) for other in kept):
             kept.append(item)
     return kept
+
+
+def _holds_as_much(one: BinType, other: BinType) -> bool:
+    """Whether one holds every item that the other holds, and as much of it."""
+    if other.eligible & ~one.eligible:
+        return False
+    return all(map(ge, one.option.allocatable, other.option.allocatable))
 
 
 class _Program:

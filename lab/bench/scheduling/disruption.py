@@ -238,10 +238,8 @@ def _mixed(size: int) -> Fleet:
         and 4_000 <= kind.capacity["cpu"] <= 32_000
     ]
     kinds = rng.sample(usual, _NODE_TYPES)
-    workloads = {
-        workload.key: workload
-        for workload in (_workload(index, rng) for index in range(_WORKLOADS))
-    }
+    drawn = [_workload(index, rng) for index in range(_WORKLOADS)]
+    workloads = {workload.key: workload for workload in drawn}
     chosen = [_choice(kinds, rng) for _ in range(size)]
     reservations = tuple(
         _reservation(kind, chosen, max(1, size // 100)) for kind in kinds[:_RESERVED_TYPES]
@@ -294,11 +292,13 @@ def _choice(
         return kind, OfferingKey(
             kind.name, first.zone, first.zone_id, market, f"cr-{kind.name}"
         )
-    kind = rng.choice(
-        [kind for kind in kinds if any(it.capacity_type is market for it in kind.offerings)]
-    )
+    kind = rng.choice([kind for kind in kinds if _is_sold(kind, market)])
     offering = rng.choice([it for it in kind.offerings if it.capacity_type is market])
     return kind, OfferingKey(kind.name, offering.zone, offering.zone_id, market)
+
+
+def _is_sold(kind: InstanceType, market: CapacityType) -> bool:
+    return any(offering.capacity_type is market for offering in kind.offerings)
 
 
 def _reservation(

@@ -236,13 +236,11 @@ class LargeFleet:
             and 4_000 <= kind.capacity["cpu"] <= 32_000
         ]
         self.kinds = rng.sample(usual, _TYPES)
-        self._workloads = [
-            [
-                _workload(kind, f"job-{at}-{n}", rng)
-                for n in range(max(2, size // 5 // _TYPES))
-            ]
-            for at, kind in enumerate(self.kinds)
-        ]
+        of_a_kind = range(max(2, size // 5 // _TYPES))
+        self._workloads: list[list[Workload]] = []
+        for at, kind in enumerate(self.kinds):
+            made = [_workload(kind, f"job-{at}-{n}", rng) for n in of_a_kind]
+            self._workloads.append(made)
         self._standing: Counter[str] = Counter()
         self._placed: Counter[str] = Counter()
         self._rows = ClaimRows(

@@ -215,18 +215,20 @@ def _is_possible(
     zone = shape.node_selector[labels.ZONE]
     market = shape.node_selector[labels.CAPACITY_TYPE]
     arch = shape.node_selector[labels.ARCH]
-    return any(
-        shape.requests.fits_in(item.allocatable)
-        and arch.has_intersection(item.requirements[labels.ARCH])
-        and bool(item.capacity[GPU]) == bool(shape.requests[GPU])
-        and any(
+    for item in instance_types:
+        fits = (
+            shape.requests.fits_in(item.allocatable)
+            and arch.has_intersection(item.requirements[labels.ARCH])
+            and bool(item.capacity[GPU]) == bool(shape.requests[GPU])
+        )
+        if fits and any(
             zone.has(offering.zone)
             and market.has(offering.capacity_type)
             and offering.capacity_type in markets
             for offering in item.offerings
-        )
-        for item in instance_types
-    )
+        ):
+            return True
+    return False
 
 
 def _nodes(

@@ -68,11 +68,12 @@ class AsynchronousInvocations:
 
     def waiting(self) -> list[dict[str, Any]]:
         """Return the events that wait for their next try; for :meth:`put_back`, in this or in another process."""
+        found = []
         with self._lock:
-            return [
-                {"due_us": due_us, **{name: getattr(it, name) for name in _KEPT}}
-                for due_us, _, it in sorted(self._due)
-            ]
+            for due_us, _, event in sorted(self._due):
+                kept = {name: getattr(event, name) for name in _KEPT}
+                found.append({"due_us": due_us, **kept})
+        return found
 
     def put_back(self, events: Iterable[Mapping[str, Any]]) -> None:
         """Go on with what :meth:`waiting` returned."""

@@ -116,10 +116,9 @@ class Watcher:
             and not (is_mixed and invariant.of_this_release)
             and not (is_wrong and invariant.by_the_clock)
         ]
-        self._by_hook = {
-            hook: [each for each in self._all if _looks_at(each, hook)]
-            for hook in ("row_written", "called", "heard", "ended", "holds")
-        }
+        self._by_hook: dict[str, list[Invariant]] = {}
+        for hook in ("row_written", "called", "heard", "ended", "holds"):
+            self._by_hook[hook] = [each for each in self._all if _looks_at(each, hook)]
         self._by_point: dict[str, list[Invariant]] = {}
         self._changed = False
 

@@ -215,6 +215,9 @@ def _find(world: World, fleet_id: str) -> Fleet:
 
 
 def _rendered(world: World, fleet: Fleet) -> dict[str, Any]:
+    instances = []
+    for entry in fleet.result["Instances"]:
+        instances.append({k: v for k, v in entry.items() if k not in _ANSWER_ONLY})
     return without_empty(
         {
             "FleetId": fleet.fleet_id,
@@ -223,10 +226,7 @@ def _rendered(world: World, fleet: Fleet) -> dict[str, Any]:
             "CreateTime": fleet.created_at,
             "ClientToken": fleet.request.get("ClientToken"),
             "FulfilledCapacity": float(len(fleet.instance_ids)),
-            "Instances": [
-                {k: v for k, v in entry.items() if k not in _ANSWER_ONLY}
-                for entry in fleet.result["Instances"]
-            ],
+            "Instances": instances,
             "Errors": fleet.result["Errors"],
             "Tags": world.tags.rendered(fleet.fleet_id),
         }
