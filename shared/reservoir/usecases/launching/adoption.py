@@ -1,4 +1,4 @@
-"""Instances that a batch launched and that nobody has noted: found by the batch's tag."""
+"""Instances that a batch launched and whose outcome was not recorded: found by the batch's tag."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,10 +34,10 @@ class Adoption:
     def of(
         self, attempt: LaunchAttempt, *, alive_before: datetime | None = None
     ) -> LaunchOutcome:
-        """Return what the batch has launched, ended instances included.
+        """Return the instances that the batch has launched, ended ones included.
 
-        ``alive_before``: only what was launched before that and has not ended. Raises UnreadableRowsError when it
-        cannot be told whose they are.
+        ``alive_before``: only instances that were launched before then and have not ended. Raises UnreadableRowsError
+        when the rows that name their owners cannot be read.
         """
         found = self.instances.list_batch(attempt.batch_id)
         taken = self.claims.find_by_instance([instance.id for instance in found])
@@ -52,7 +52,7 @@ class Adoption:
                 i.launched_at,
             )
             for i in found
-            # a person who copies tags copies no template
+            # a person who copies an instance's tags does not copy its launch template
             if i.id not in taken and i.launch_template_id is not None
             if alive_before is None or (i.launched_at < alive_before and not i.is_gone)
         ]
@@ -63,7 +63,7 @@ class Adoption:
     def of_forgotten(
         self, attempt: LaunchAttempt, claims: Mapping[str, NodeClaim]
     ) -> LaunchOutcome:
-        """Return what was launched before the first intent that is known: restored tables know no other.
+        """Return the instances that were launched before the first recorded intent: restored tables may lack some.
 
         EC2 is asked only where that intent came long after the plan, so not for launches as they usually are. Raises
         UnreadableRowsError as :meth:`of` does.

@@ -1,4 +1,4 @@
-"""Applying a launch outcome to its claims: every step may be repeated, and comes to the same end.
+"""Applying a launch outcome to its claims: every step may be repeated with the same result.
 
 Shortages are remembered before replicas go back to demand (R-162): the planner that they wake must already see them.
 """
@@ -126,9 +126,9 @@ class ApplyOutcome:
     def _settle(
         self, attempt: LaunchAttempt, known: Mapping[str, NodeClaim]
     ) -> tuple[list[NodeClaim], list[str]]:
-        """Give each claim its instance; return the claims that have theirs, and instances that nobody wants.
+        """Give each claim its instance; return the claims that have theirs, and the instances that no claim wants.
 
-        Which claims are as they were is for their revisions to say: those that are not are read when they are written.
+        Revisions tell which claims have changed since they were read; these are read again when they are written.
         """
         found = (
             known
@@ -180,7 +180,10 @@ class ApplyOutcome:
         return {each.name: less_kubelet(each, kubelet) for each in types}
 
     def _kept_from_replicas(self, claims: Sequence[NodeClaim]) -> KubeletAmounts | None:
-        """Return what their class keeps from replicas; what EC2 has launched is settled although nobody can say."""
+        """Return the resources that their class keeps from replicas.
+
+        A class that cannot be read does not stop the outcome.
+        """
         try:
             found = self.recorder.policy.node_class(claims[0].node_class_name)
         except UnreadableRowsError:
@@ -190,7 +193,7 @@ class ApplyOutcome:
     def _just_launched(
         self, attempt: LaunchAttempt, unwanted: Collection[str]
     ) -> list[str]:
-        """Return what this launch can still take back by itself; what is older is for the collector to judge."""
+        """Return what this launch can still take back by itself; the collector judges older instances."""
         since = {
             it.id: it.launched_at or attempt.settled_at for it in attempt.result.instances
         }
@@ -214,7 +217,7 @@ class ApplyOutcome:
         return record.reservation.id, drains
 
     def _set_timer(self, block_id: str, drains: Mapping[str, BlockDrain]) -> None:
-        """Set the block's timer for its next drain; what is to drain already, the minute's sweep drains."""
+        """Set the block's timer for its next drain. The minute's sweep drains blocks whose time has already come."""
         now = self.clock.now()
         to_come = [drain.starts_at for drain in drains.values() if drain.starts_at > now]
         if to_come:
@@ -256,7 +259,7 @@ def _launched(
 def with_instance(
     claim: NodeClaim, offering: OfferingKey, catalogue: Mapping[str, InstanceType]
 ) -> NodeClaim:
-    """Return the claim as what was really bought: offering, price, labels and room.
+    """Return the claim with what was really bought: offering, price, labels and room.
 
     On spot and on-demand EC2 chooses among the alternatives, so type and zone may differ from the plan's first choice.
     """
@@ -297,7 +300,7 @@ def with_instance(
     )
 
 
-# Labels that say what the machine is: those of the planned type must not outlive it on a machine of another.
+# Labels that describe the machine: those of the planned type must not stay on a machine of another type.
 _TYPE_LABELS: Final = (
     labels.WELL_KNOWN
     - labels.RESERVATION_LABELS

@@ -16,7 +16,7 @@ from reservoir.ports.messaging import LaunchBatch
 from reservoir.ports.state import NodeClaimStore, WorkloadStore
 from reservoir.usecases.claims.claim_moves import return_all_replicas
 
-# Longer than any launch takes, adoption included. What has been up for longer is not part of one, whatever tables say.
+# Longer than any launch takes, adoption included. An instance that has run for longer belongs to no launch in progress.
 TAKEN_BACK_WITHIN: Final = timedelta(minutes=30)
 _REASON: Final = "its gang could not be launched whole"
 _LAUNCHED: Final = frozenset({ClaimState.LAUNCHED, ClaimState.RUNNING})
@@ -24,7 +24,7 @@ _LAUNCHED: Final = frozenset({ClaimState.LAUNCHED, ClaimState.RUNNING})
 
 @dataclass(frozen=True, slots=True)
 class LaunchGangs:
-    """Undoes gangs of which a part could not be launched."""
+    """Undoes gangs that could not be launched whole."""
 
     claims: NodeClaimStore
     workloads: WorkloadStore
@@ -63,7 +63,7 @@ class LaunchGangs:
         if not gangs:
             return 0
         live = {claim.id: claim for claim in self.claims.list_live()}
-        # the list may lag what has just been settled
+        # the list may lag behind claims that were just settled
         live |= self.claims.get_many([claim.id for claim in failed])
         undone_count = 0
         ended: list[str] = []
@@ -74,7 +74,7 @@ class LaunchGangs:
                 continue
             undone = return_all_replicas(self.claims, member, now, _undone)
             undone_count += undone is not None
-            # Only where its row says so: one that drains by now was promised the time until its deadline.
+            # Only where the row has a deadline: a node that drains already was promised the time until then.
             known = undone or member
             if known.state is ClaimState.TERMINATING and known.instance_id is not None:
                 ended.append(known.instance_id)

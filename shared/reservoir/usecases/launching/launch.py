@@ -134,7 +134,7 @@ class Launch:
 
     @property
     def adoption(self) -> Adoption:
-        """Return who finds what was launched and nobody has noted."""
+        """Return what finds instances whose launch was not recorded."""
         return Adoption(self.instances, self.claims, self.clock)
 
     def run(self, batch: LaunchBatch) -> LaunchReport:
@@ -174,7 +174,7 @@ class Launch:
             if not self._finish(batch, claims, attempt, observed_at, report):
                 break
             if report.launched_count == len(batch.claim_ids):
-                return True  # nobody is left, and nothing need be read to know it
+                return True  # no claim is left, and nothing need be read to know it
             fruitless += report.launched_count == before
         return not _waiting(batch, self.claims.get_many(batch.claim_ids))
 
@@ -260,9 +260,9 @@ class Launch:
     def _going(
         self, waiting: Sequence[NodeClaim], node_class: NodeClass, now: datetime
     ) -> Sequence[NodeClaim]:
-        """Return who may launch now: of a class that has rested one claim, to find out for all others.
+        """Return the claims that may launch now: of a class that has rested, one claim that finds out for all others.
 
-        The others wait until its instance runs, or does not: EC2 accepts launches of which nothing starts. A gang goes
+        The others wait until its instance runs or has failed: EC2 accepts launches of which nothing starts. A gang goes
         as a whole.
         """
         key = NodeClassKey(node_class.name, node_class.static_hash)
@@ -336,7 +336,7 @@ class Launch:
             report.failed_count += gone is not None
 
     def _probed_by_others(self, claim: NodeClaim, now: datetime) -> frozenset[OfferingKey]:
-        """Take the probes of offerings that were short and are free for one; return those that others are probing."""
+        """Take the right to probe offerings that were short, where it is free; return those that others probe."""
         if claim.offering.reservation_id is not None:
             return frozenset()
         market = claim.offering.capacity_type
@@ -391,10 +391,11 @@ class Launch:
     def _mark_launching(
         self, attempt: LaunchAttempt, claims: Mapping[str, NodeClaim]
     ) -> Mapping[str, NodeClaim]:
-        """Note that EC2 is about to be asked; return the attempt's claims, each of which is to be launching now.
+        """Record that EC2 is about to be called; return the attempt's claims, each of which is to be launching now.
 
-        From here on nobody gives them back before the outcome is recorded. One that was given back before, after this
-        run had read it as ``claims``, may have left its unit to others; its revision refuses to be marked then.
+        From then on no other process gives them back before the outcome is recorded. One may have been given back
+        before, after this run had read it as ``claims``, and its unit may be promised to another claim; its revision
+        then refuses the mark.
         """
         found = {
             claim_id: claims[claim_id]
@@ -423,8 +424,8 @@ class Launch:
     ) -> LaunchOutcome:
         age = self.clock.now() - attempt.recorded_at
         if age <= REPLAY_WINDOW and not all_wait:
-            # EC2 was never asked for this: its claims were not all launching at any time. The next attempt asks for
-            # those that still wait.
+            # EC2 was not called in this attempt: its claims were never all launching. The next attempt asks for the
+            # claims that still wait.
             return LaunchOutcome(launched_at=self.clock.now(), adopted=True)
         if age <= REPLAY_WINDOW:
             forgotten = self.adoption.of_forgotten(attempt, claims)
@@ -443,9 +444,9 @@ class Launch:
         self.publisher.publish([blocked])
 
     def _rest(self, claim: NodeClaim, reason: str, now: datetime) -> datetime:
-        """Let everything rest that the claim could have been launched as; return until when.
+        """Let every offering rest as which the claim could have been launched; return until when.
 
-        The planner knows of nothing that stands in the way, so without this it would plan the same again at once.
+        The planner does not know what stops the launch, and would plan the same again at once.
         """
         market = claim.offering.capacity_type
         pools = [

@@ -28,8 +28,8 @@ from reservoir.ports.state import OfferingStore, ReservationRecord, ReservationS
 class LaunchReading:
     """What was read for claims that are launched together.
 
-    ``node_class`` None: it does not exist. ``paused``: who wants the pool to launch nothing, and why. ``catalogue`` has
-    the types that the claims may be launched as, and no others.
+    ``node_class`` None: it does not exist. ``paused``: who paused the pool, and why. ``catalogue`` has the types that
+    the claims may be launched as, and no others.
     """
 
     node_class: NodeClass | None

@@ -1,4 +1,4 @@
-"""What a launch outcome means for others: shortages, exhausted reservations, blocked classes, and who is told."""
+"""The consequences of a launch outcome for others: shortages, exhausted reservations, blocked classes, and events."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -118,7 +118,7 @@ class RecordShortages:
         return self._mark(rests, reason)
 
     def rest(self, pools: Sequence[OfferingKey], at: datetime, reason: str) -> datetime:
-        """Let what could not be launched rest, longer each time that this repeats; return until when.
+        """Let offerings that could not be launched rest, longer each time that this repeats; return until when.
 
         ``reason`` is for users, who would take it for insufficient capacity otherwise.
         """
@@ -172,7 +172,7 @@ class RecordShortages:
         failing: Sequence[NodeClaim],
         until: datetime | None,
     ) -> None:
-        """Say what was launched, what failed and what that means for others.
+        """Publish what was launched, what failed and what that means for others.
 
         Raises UnreadableRowsError for the reservation.
         """
@@ -225,7 +225,7 @@ def _is_reserved(key: Rested) -> bool:
 def _resting_markets(
     reaction: LaunchReaction, at: datetime
 ) -> Mapping[Market, Unavailable]:
-    """Return the markets that rest as a whole, and what users are told."""
+    """Return the markets that rest as a whole, and the reason for users."""
     rests = {
         market: Unavailable(
             at + _QUOTA_REST, f"the account's quota of {_words(market)} is used up ({code})"

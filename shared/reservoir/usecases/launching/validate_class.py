@@ -1,6 +1,6 @@
-"""Ask EC2, by the role that launches, whether a class could be launched: a dry run, before anybody needs it.
+"""Ask EC2, by the role that launches, whether a class could be launched: a dry run, before a launch needs it.
 
-It only warns. A launch is asked for whatever was said here: EC2's answer to it decides (ADR 250).
+The answer only warns. A launch is tried whatever the dry run said: EC2's answer to the launch decides (ADR 250).
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,8 @@ from reservoir.ports.state import (
 )
 from reservoir.ports.system import Clock
 
-_REFUSALS = (AccessDeniedError, ConfigurationError)  # that stay until somebody mends them
+# errors that stay until a person mends them
+_REFUSALS = (AccessDeniedError, ConfigurationError)
 # Reasons as Karpenter has them, by the call that was refused.
 _REASONS = {
     "CreateLaunchTemplate": "CreateLaunchTemplateAuthCheckFailed",
@@ -38,7 +39,7 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class ValidateClass:
-    """The use case. ``tags`` are those of all that the deployment launches."""
+    """The use case. ``tags``: the tags of everything that the deployment launches."""
 
     policy: LaunchPolicy
     offerings: OfferingStore
@@ -65,7 +66,8 @@ class ValidateClass:
             of, now, *(refusal or (ValidationOutcome.SUCCEEDED, "ValidationSucceeded", ""))
         )
         before = last if last is not None and last.of == of else None
-        # What was just made may not be visible yet, and EC2 calls that unauthorized too: refusals count twice in a row.
+        # A resource that was just made may not be visible yet, and EC2 calls that unauthorized too: a refusal must come
+        # twice in a row.
         confirmed = (
             before is not None
             and before.reason == found.reason

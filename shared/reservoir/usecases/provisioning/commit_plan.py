@@ -53,7 +53,7 @@ class Committed:
         return sum(each.count for each in placed)
 
     def placements(self) -> Iterator[tuple[NodeClaim, tuple[PlacedReplicas, ...]]]:
-        """Yield claims with what was placed on each."""
+        """Yield each claim with the replicas that were placed on it."""
         yield from ((claim, claim.placements) for claim in self.claims)
         yield from self.placed
 
@@ -64,7 +64,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """A gang (with others that share a node with it), which stands or falls as a whole, or all that is no gang."""
+    """A gang (with others that share a node with it), committed whole or not at all, or everything that is no gang."""
 
     is_gang: bool
     claims: list[NodeClaim]
@@ -89,10 +89,10 @@ class PlanCommitter:
         turns: Mapping[str, PlanningTurn],
         recent: RecentCommits,
     ) -> Committed:
-        """Commit what can be committed; a gang is committed whole or, as far as it went, given back.
+        """Commit as much as can be committed; a gang that cannot be committed whole is given back.
 
-        ``turns`` are those that were taken before the plan's pass began to read, by the groups that it is for;
-        ``recent`` is to know of each commit. Raises ConflictError when a claim that is given back is fought over, and
+        ``turns`` are the turns of the plan's groups, as they were before the pass began to read; each commit is added
+        to ``recent``. Raises ConflictError when other processes keep changing a claim that is given back, and
         UnreadableRowsError.
         """
         generations = {key: record.generation for key, record in gathered.records.items()}
@@ -179,7 +179,7 @@ class PlanCommitter:
     def _take_off(
         self, claim_id: str, added: Sequence[PlacedReplicas], now: datetime
     ) -> None:
-        """Take replicas off a claim again; those that left it meanwhile (it began to drain) are demand already."""
+        """Take replicas off a claim again; replicas that left it meanwhile (it began to drain) are demand already."""
         while (claim := self.node_claims.get(claim_id)) is not None:
             present = {placed.workload_key: placed.count for placed in claim.placements}
             taken = {
@@ -243,8 +243,8 @@ def in_transactions(
 ) -> Iterator[PlannedCommit]:
     """Cut new claims and changes of existing ones, none of which adds replicas, into transactions.
 
-    Each has room for one row more. ``depends_on`` are workloads, by generation, that must not have changed: the first
-    transaction needs that, and where it has no room for all of them, transactions before it that check nothing else.
+    Each has room for one row more. ``depends_on`` are workloads, by generation, that must not have changed. The first
+    transaction checks them; where it has no room for all, transactions before it check the others.
     """
     rows_max = COMMIT_ITEMS_MAX - 1
     parts = list(_parts(_Work(False, list(claims), list(existing)), {}, rows_max))
@@ -289,7 +289,7 @@ def _gangs_on(
 def _sharing_nodes(
     gangs: set[str], existing: Iterable[tuple[NodeClaim, NodeClaim]]
 ) -> list[frozenset[str]]:
-    """Return the gangs, those that join one existing claim together; sorted."""
+    """Return the gangs, sorted; gangs that join one existing claim together are one."""
     together = [frozenset({gang}) for gang in sorted(gangs)]
     for pair in existing:
         touched = [part for part in together if part & _keys_added(pair)]

@@ -13,7 +13,7 @@ from reservoir.usecases.provisioning.gather_snapshot import Gathered
 
 @dataclass(frozen=True, slots=True)
 class Followers:
-    """Finds whom the replicas of one plan follow."""
+    """Finds the replicas that the replicas of one plan follow."""
 
     node_claims: NodeClaimStore
     gathered: Gathered
@@ -24,7 +24,7 @@ class Followers:
         claims: Sequence[NodeClaim],
         existing: Sequence[tuple[NodeClaim, NodeClaim]],
     ) -> tuple[list[NodeClaim], list[tuple[NodeClaim, NodeClaim]]]:
-        """Return new claims, and existing ones before and after they grow, with whom their replicas follow.
+        """Return new claims, and existing ones before and after they grow, with the replicas that theirs follow.
 
         Raises UnreadableRowsError.
         """

@@ -70,7 +70,8 @@ class Gathered:
 
     snapshot: Snapshot
     claims: Mapping[str, NodeClaim]
-    records: Mapping[str, WorkloadRecord]  # those that need planning, and those that run
+    # the workloads that need planning, and the ones that run
+    records: Mapping[str, WorkloadRecord]
     reservations: Mapping[str, ReservationRecord]
     placed_terms: PlacedTerms = field(default_factory=lambda: PlacedTerms({}, {}))
 
@@ -106,7 +107,7 @@ class PolicyReading:
 
     @cached_property
     def policy(self) -> Policy:
-        """What was read, once it is: a pass asks for it twice."""
+        """The policy, once it has been read: a pass asks for it twice."""
         return policy_of(self.objects.result())
 
 
@@ -142,11 +143,11 @@ class SnapshotGatherer:
     def listed_or(
         self, named: Collection[str], reading: PolicyReading | None = None
     ) -> Mapping[str, WorkloadRecord]:
-        """Return the workloads that are listed for planning, and those named, whether they need it or not.
+        """Return the listed workloads and the named ones, whether these need planning or not.
 
-        Of more than one pass has room for each team's part is returned. The listing is an index that may lag what was
-        written last: who was just written is named and read itself. Raises UnreadableRowsError for those that are
-        named.
+        Where more are listed than one pass has room for, each team's part is returned. The listing is an index that may
+        lag behind the last write, so workloads that were just written are named and read from their rows. Raises
+        UnreadableRowsError for named workloads.
         """
 
         def team_of() -> TeamOf:
@@ -279,9 +280,9 @@ class SnapshotGatherer:
         claims: dict[str, NodeClaim],
         revisions: Mapping[str, int],
     ) -> Mapping[str, WorkloadRecord]:
-        """Read the workloads; nodes of those that cannot be read leave ``claims``: no plan uses or ends them.
+        """Read the workloads. Nodes of workloads that cannot be read leave ``claims``: no plan uses or ends them.
 
-        Those that need planning are read themselves, whatever ``revisions`` say.
+        Workloads that need planning are read again, whatever ``revisions`` say.
         """
         placed = counted_keys(claims.values())
         settled = {
@@ -296,7 +297,7 @@ class SnapshotGatherer:
     def _on_unreadable(
         self, claims: Mapping[str, NodeClaim], known: Mapping[str, ReservationRecord]
     ) -> list[str]:
-        """Return the claims in reservations that cannot be read; those that have ended are not listed either."""
+        """Return the claims in reservations that cannot be read or have ended: neither is listed."""
         named = {claim.offering.reservation_id for claim in claims.values()} - known.keys()
         lost = set()
         for reservation_id in sorted(key for key in named if key is not None):
@@ -348,9 +349,9 @@ def _with_next_observation(
 
 
 def _teams(policy: Policy) -> Iterator[Team]:
-    """Yield the teams, without their principals: no plan asks who they are.
+    """Yield the teams without their principals, which no plan needs.
 
-    While one cannot be read, what is its own looks like loans to nobody: then nothing is taken back.
+    While a team cannot be read, its units look like loans to nobody: then nothing is taken back.
     """
     is_complete = all(kind is not PolicyKind.TEAM for kind, _ in policy.unreadable)
     for team in policy.teams:
@@ -361,7 +362,7 @@ def _teams(policy: Policy) -> Iterator[Team]:
 
 
 def _rests_on(claim: NodeClaim, lost: Set[tuple[PolicyKind, str]]) -> bool:
-    """Whether the claim's pool or class is one of these; without both nobody can say what may become of its node."""
+    """Whether the claim's pool or class is one of these; without both, no rule says what may happen to its node."""
     names = (
         (PolicyKind.NODE_POOL, claim.node_pool_name),
         (PolicyKind.NODE_CLASS, claim.node_class_name),
@@ -370,7 +371,7 @@ def _rests_on(claim: NodeClaim, lost: Set[tuple[PolicyKind, str]]) -> bool:
 
 
 def _with_unreadable(policy: Policy) -> Iterator[NodeClass]:
-    """Yield the classes; those that cannot be read launch nothing, and say why."""
+    """Yield the classes; a class that cannot be read launches nothing, and says why."""
     yield from policy.node_classes
     reason = "it cannot be read: a newer release wrote it, or it was damaged"
     for kind, name in sorted(policy.unreadable):
@@ -454,7 +455,7 @@ def _leaving(
 def _without_room(
     claims: Mapping[str, NodeClaim], leaving: Collection[str]
 ) -> Mapping[str, NodeClaim]:
-    """Return the claims, of which those that leave take nothing new."""
+    """Return the claims; those that are leaving have no room for new replicas."""
     if not leaving:
         return claims
     return {
@@ -490,7 +491,7 @@ def _demands(
 
 
 def _wanting_a_place(record: WorkloadRecord, leaving_count: int) -> int:
-    """Return how many replicas are to be placed: with those that stay never more than are wanted."""
+    """Return how many replicas are to be placed: together with those that stay, never more than are wanted."""
     if record.surge_count == 0:
         return record.pending_count
     staying_count = record.placed_count - leaving_count

@@ -131,7 +131,7 @@ class KeepStaticPools:
         policy: SchedulingPolicy,
         now: datetime,
     ) -> None:
-        """Keep why nodes are not launched, for whoever asks; what says the same as before is not written again."""
+        """Store why nodes are not launched, for later questions; an unchanged reason is not written again."""
         unplaced = sum(each.count for each in plan.unplaced)
         decision = Decision(
             growth_decision_id(pool.name),
@@ -172,5 +172,5 @@ def growing_pools(node_pools: Sequence[NodePool]) -> list[NodePool]:
 
 
 def turn_key(pool: NodePool) -> str:
-    """Return what the turn of a pool's growth is called, beside those of planning."""
+    """Return the key of the turn by which a pool grows; it stands beside the turns of planning."""
     return f"static/{pool.name}"

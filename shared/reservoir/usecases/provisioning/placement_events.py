@@ -1,4 +1,4 @@
-"""Plans as facts on the outbound bus: who was placed where, and which reservations a plan used up."""
+"""Plans as facts on the outbound bus: which replicas were placed where, and which reservations a plan used up."""
 
 from collections.abc import Iterator
 from typing import Final

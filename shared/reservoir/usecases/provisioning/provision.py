@@ -1,9 +1,9 @@
-"""Provision: snapshot, solve, check, commit, hand to launch, tell.
+"""Provision: snapshot, solve, check, commit, send to launch, publish.
 
-Each pass starts from what is stored, so whatever a pass that died left behind (half a gang, workloads without their
+Each pass starts from what is stored. So whatever a pass that died left unfinished (half a gang, workloads without their
 reason) is seen and finished by the next one. Order of effects: claims are committed before the message that launches
-them; events come last. The decision is stored beside all that, and the pass waits for it at its end: a pass that dies
-meanwhile can leave claims whose decision nobody can look at, and demand waits for no store of decisions.
+them; events come last. The decision is stored at the same time, and the pass waits for that at its end: a pass that
+dies meanwhile can leave claims without a stored decision, but demand never waits for the store of decisions.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -90,11 +90,11 @@ class ProvisionReport:
     # by which the last plan may be dearer than need be; None: it has no bound
     gap_percent: float | None = None
     plan_ids: list[str] = field(default_factory=list)
-    # of the first of those that it was for
+    # of the first workloads that it planned for
     correlation_ids: list[str] = field(default_factory=list)
     # what the checker would have had better
     shortcomings: list[str] = field(default_factory=list)
-    # what was wrong with plans that were not applied
+    # the violations of plans that were not applied
     rejected: list[str] = field(default_factory=list)
 
 
@@ -134,14 +134,14 @@ class Provision:
     def run(self, woken: Woken = EVERYONE) -> ProvisionReport:
         """Plan the pending demand of the pass's share and take off what is surplus.
 
-        Raises PlanRejectedError; UnreadableRowsError when the catalogue, a turn or a workload that is named cannot be
-        read; and ConflictError when a claim is fought over.
+        Raises PlanRejectedError; UnreadableRowsError when the catalogue, a turn or a named workload cannot be read; and
+        ConflictError when other processes keep changing a claim.
         """
         report = ProvisionReport()
-        # also where nobody is listed: a row for which there was no room before may be missing
+        # also where no workload is named: a row that an earlier pass had no room for may be missing
         if woken.indexes_lag:
             self.pause(INDEX_LAG.total_seconds())
-        # Begun at once where somebody surely waits: a pass that finds nobody is one query.
+        # Begun at once where a workload surely waits. A pass without waiting workloads is one query.
         reading = (
             self.gatherer.read_policy() if woken.workload_keys or woken.is_told else None
         )
@@ -189,7 +189,7 @@ class Provision:
     def _shared(
         self, groups: PlanningGroups, found: Mapping[str, WorkloadRecord], woken: Woken
     ) -> Share:
-        """Return the pass's part of what was found, and wake planners for the other parts that it was woken for."""
+        """Return the pass's part of the found workloads, and wake planners for the other parts."""
         share = share_of(groups, found, woken, self.at_once_max)
         for parts, named in share.others.items():
             self.queue.wake_planner(
@@ -200,7 +200,7 @@ class Provision:
     def _look_again(
         self, share: Share, groups: PlanningGroups, woken: Woken, reading: PolicyReading
     ) -> Share:
-        """Return the pass's part of what is listed now; what became of its groups has planners woken as before."""
+        """Return the pass's part of the workloads listed now; where its groups changed, wake planners as before."""
         found = self.gatherer.listed_or(woken.workload_keys, reading)
         again = share_of(groups, found, woken, self.at_once_max)
         return again if again.parts == share.parts else self._shared(groups, found, woken)
@@ -227,16 +227,16 @@ class Provision:
         return share
 
     def _go_on(self, share: Share, committed: Committed, report: ProvisionReport) -> None:
-        """Wake the next pass for whom this one had no time or room: it has less to do.
+        """Wake the next pass for workloads that this one had no time or room for: it has less to do.
 
-        After one that placed nothing the minute's schedule is soon enough.
+        After a pass that placed nothing, the minute's schedule is soon enough.
         """
         is_behind = report.late_count or report.unread_count
         if is_behind and committed.placed_count:
             self.queue.wake_planner(reason="out of time", group=share.parts)
 
     def _turns(self, share: Share) -> Mapping[str, PlanningTurn]:
-        """Return the turns that the pass goes on from, once listings show what was committed on them."""
+        """Return the turns that the pass builds on, once listings show what was committed in them."""
         if not share.parts:
             return {}
         turns = self.node_claims.planning_turns(share.parts)
@@ -293,9 +293,10 @@ class Provision:
     def _decide(
         self, snapshot: Snapshot, now: datetime, report: ProvisionReport
     ) -> _Decided:
-        """Solve, store and check; again without the workloads that a wrong plan is about, so that others need not wait.
+        """Solve, store and check; again without the workloads whose places break a rule, so that others need not wait.
 
-        What is held is unplaced in the plan returned, not in the one stored, which replays from its own snapshot.
+        Held workloads are unplaced in the returned plan. The stored plan does not have them: it replays from its own
+        snapshot.
         """
         held: dict[str, str] = {}
         for _ in range(_PLANS_MAX):
@@ -369,7 +370,7 @@ class Provision:
         return given_back
 
     def _shed(self, gathered: Gathered, now: datetime) -> int:
-        """Take replicas off their nodes that nobody wants any more."""
+        """Take surplus replicas off their nodes."""
         shed = 0
         for key, record in sorted(gathered.records.items()):
             if record.surplus_count > 0:
@@ -392,7 +393,10 @@ def _incomplete(claim: NodeClaim) -> NodeClaim | None:
 
 
 def _named(plan_id: str, violations: Sequence[Violation]) -> dict[str, str]:
-    """Return whom to hold back, and why: those that a violation names alone, for others may only be in bad company."""
+    """Return the workloads to hold back, and why: those that a violation names alone.
+
+    Others may only share a node with one.
+    """
     alone = [violation for violation in violations if len(violation.workload_keys) == 1]
     held: dict[str, str] = {}
     for violation in alone or violations:

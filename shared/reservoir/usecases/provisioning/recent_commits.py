@@ -10,17 +10,17 @@ from reservoir.ports.state import PlannedCommit
 
 # An index has copies, which lag by fractions of a second each: what one showed, the next may not show yet.
 _REMEMBERED_S: Final = 60.0
-# What they may lag what was just written; usually a tenth of it.
+# How long indexes may lag behind a write; usually they lag a tenth of it.
 INDEX_LAG: Final = timedelta(seconds=1)
 
 
 class RecentCommits:
     """Claims and the revisions that they were committed at, each until listings show it, and for a minute at least.
 
-    Without them a pass that follows at once would not count the nodes of the one before against limits of NodePools,
+    Without them, a pass that follows at once would not count the nodes of the pass before against limits of NodePools,
     nor its replicas against quotas of Teams. Passes of one planner come one after the other, nearly always in one
-    process. Where several planners work side by side, the pass before was often in another one: whose turn it was says
-    so. How long an index lags, nobody promises; so no clock says when to forget.
+    process. Where several planners work side by side, the pass before was often in another process; the turn shows
+    that. AWS does not bound how long an index lags, so no clock says when to forget.
     """
 
     def __init__(self, monotonic_s: Callable[[], float]) -> None:
@@ -30,7 +30,7 @@ class RecentCommits:
         self._turns: dict[str, int] = {}
 
     def add(self, commit: PlannedCommit) -> None:
-        """Remember what is about to be committed: of an answer that is lost nobody knows what it was."""
+        """Remember a commit before it is made: if its answer is lost, the claims are looked up later."""
         added = {claim.id: claim.revision for claim in commit.claims}
         added |= {before.id: before.revision + 1 for before, _ in commit.existing}
         self._revisions |= added
@@ -54,9 +54,9 @@ class RecentCommits:
         return sorted(self._revisions.keys() - shown)
 
     def forget_ended(self, asked: list[str], stored: Mapping[str, NodeClaim]) -> None:
-        """Forget, of those that were asked for, what has ended and what was not committed after all.
+        """Forget, of the claims that were looked up, those that have ended and those that were not committed after all.
 
-        Only live claims are listed; so all that are remembered for long are live, and not shown.
+        Only live claims are listed, so every claim that is remembered for long is live and not shown yet.
         """
         for key in asked:
             claim = stored.get(key)

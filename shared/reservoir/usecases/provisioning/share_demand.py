@@ -1,10 +1,10 @@
 """Which part of the demand a pass plans: all of it, or that of the groups of NodePools that it was woken for.
 
-Where policy leaves one group, every pass plans everything. Where there are several, whatever changes wakes a pass that
-finds out which groups the change concerns. While few workloads wait in them it plans for all of them at once; otherwise
-it plans nothing, and wakes one planner for each. Wake-ups of one group come one after the other, those of different
-groups side by side. Groups that waiting demand joins are planned as one under the first one's name, and a commit takes
-the turns of all of them, so that of two passes that share a pool one commits.
+Where policy makes one group, every pass plans everything. Where it makes several, each change wakes a pass that finds
+out which groups the change concerns. While few workloads wait in these, it plans for all of them at once; otherwise it
+plans nothing, and wakes one planner for each. Wake-ups of one group come one after the other, those of different groups
+side by side. Groups that waiting demand joins are planned as one, under the first one's name. A commit takes the turns
+of all of them: of two passes that share a pool, only one commits.
 """
 
 from collections.abc import Mapping, Set
@@ -24,12 +24,12 @@ from reservoir.usecases.provisioning.gather_snapshot import Gathered
 
 @dataclass(frozen=True, slots=True)
 class Woken:
-    """Why a pass runs. ``workload_keys`` are those that were just written.
+    """Why a pass runs. ``workload_keys``: workloads that were just written.
 
-    ``names_all``: what has changed is their demand, or concerns the ``parts`` alone: groups, as policy makes them, of
-    which the groups consisted that it is for. ``group_keys`` are those groups' keys; none: it finds out, and plans for
-    them itself while few workloads wait.
-    ``indexes_lag``: something else was written, which a listing may not show yet.
+    ``group_keys``: the groups to plan for. Without any, the pass finds out which groups are concerned, and plans for
+    them itself while few workloads wait. ``parts``: the groups that policy alone makes, of which those groups
+    consisted. ``names_all``: nothing changed but the demand of the named workloads, or matters that concern the
+    ``parts`` alone. ``indexes_lag``: something else was written, which a listing may not show yet.
     """
 
     workload_keys: frozenset[str] = frozenset()
@@ -40,7 +40,7 @@ class Woken:
 
     @property
     def is_told(self) -> bool:
-        """Whether somebody says that something has changed, and not that a minute has passed or what else to plan."""
+        """Whether a change woke the pass, and neither the minute's schedule nor a pass that divided its work."""
         return (bool(self.workload_keys) or self.indexes_lag) and not self.group_keys
 
 
@@ -60,7 +60,7 @@ class Share:
     others: Mapping[tuple[str, ...], Set[str]] = field(default_factory=dict)
 
     def of(self, gathered: Gathered) -> Gathered:
-        """Return what was gathered without the demand of others; what runs stays, for plans count it."""
+        """Return what was gathered without the demand of other shares; running nodes stay, because plans count them."""
         if not self.parts:
             return gathered
         demands = tuple(
@@ -85,9 +85,9 @@ def share_of(
     woken: Woken,
     at_once_max: int = PLANNED_AT_ONCE_MAX,
 ) -> Share:
-    """Return the share of a pass that was woken so; ``found`` are the workloads that are listed, and those named.
+    """Return the share of a pass; ``found`` are the listed and the named workloads.
 
-    Whoever finds out plans for up to ``at_once_max`` workloads itself.
+    A pass without ``group_keys`` plans for up to ``at_once_max`` workloads itself.
     """
     needing = {key: it for key, it in found.items() if it.needs_planning}
     if not groups.are_several:
@@ -120,7 +120,7 @@ def _concerns(
     found: Mapping[str, WorkloadRecord],
     woken: Woken,
 ) -> bool:
-    """Whether what the pass was woken for may change what is planned for a group."""
+    """Whether the change that woke the pass may change the plan for a group."""
     if not (woken.names_all and woken.parts.isdisjoint(group.parts)):
         return True
     named = [found.get(key) for key in woken.workload_keys]
@@ -129,7 +129,7 @@ def _concerns(
         for record in named
         if record is not None and record.workload is not None
     ]
-    if len(workloads) < len(named):  # nobody knows where it ran
+    if len(workloads) < len(named):  # a workload without a row may have run anywhere
         return True
     concerned = chain.from_iterable(map(groups.parts_of, workloads))
     return not set(group.parts).isdisjoint(concerned)

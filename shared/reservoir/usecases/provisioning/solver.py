@@ -1,4 +1,4 @@
-"""How the planner decides: what it solves with, what it checks with, and the operator's part of both."""
+"""How the planner decides: its solver, its checker, and the operator's policy for both."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ Check = Callable[[Snapshot, Plan, datetime, SchedulingPolicy], Sequence[Violatio
 
 @dataclass(frozen=True, slots=True)
 class Solver:
-    """The planner's ``solve`` and ``check`` with its policy, for those who ask what it would decide."""
+    """The planner's ``solve`` and ``check`` with its policy, for questions about what it would decide."""
 
     policy: SchedulingPolicy
     solve: Solve

@@ -41,8 +41,8 @@ class WorkloadStatus:
     def update(self, gathered: Gathered, plan: Plan, now: datetime) -> None:
         """Bring the records of a pass up to date; unchanged ones are not written.
 
-        A record that moved on meanwhile is left as it is: it is listed, and the next pass sees it. So is one that
-        DynamoDB does not take: no row may keep those of others from being written. Raises UnreadableRowsError.
+        A record that was changed meanwhile is left as it is: it is listed, and the next pass sees it. A record that
+        DynamoDB refuses is left too, so that it does not keep others from being written. Raises UnreadableRowsError.
         """
         reasons: dict[str, tuple[UnplacedReplicas, ...]] = {}
         for unplaced in plan.unplaced:
@@ -63,7 +63,7 @@ class WorkloadStatus:
             if (after := _after(_without(record, left.get(key)), reasons.get(key, ()), now))
             != record
         }
-        # Told first, written second: a pass that dies in between tells again, and nobody goes without the reason.
+        # Published first, written second: a pass that dies in between publishes the reason again, and it is never lost.
         events: list[WorkloadPending] = []
         for key, after in changed.items():
             if _said(after.unplaced) != _said(stored[key].unplaced):
@@ -110,7 +110,7 @@ def _left_behind(gathered: Gathered) -> Mapping[str, frozenset[int]]:
     left_behind: dict[str, frozenset[int]] = {}
     for key, record in former.items():
         if seen[key] != record.placed_count:
-            # a replica is on a node that nobody sees: its spec may still be needed
+            # a replica may be on a node that could not be read: its spec may still be needed
             continue
         earlier = frozenset(each.generation for each in record.former)
         unneeded = earlier - needed.get(key, frozenset())
@@ -131,7 +131,7 @@ def _without(record: WorkloadRecord, generations: frozenset[int] | None) -> Work
 def _said(
     unplaced: Sequence[UnplacedReplicas],
 ) -> Mapping[str, tuple[int, datetime | None]]:
-    """Return what is worth saying again when it changes; the wording of a message is not."""
+    """Return the part of a reason that is published again when it changes; its wording is not part of it."""
     return {str(item.code): (item.count, item.earliest_at) for item in unplaced}
 
 
