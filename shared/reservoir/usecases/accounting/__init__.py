@@ -1,1 +1,1 @@
-"""What instances have cost whom: written down as they run, read by budgets, reports and people."""
+"""What instances have cost each team: recorded as they run, and read by budgets, reports and people."""

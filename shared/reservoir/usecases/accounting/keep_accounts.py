@@ -1,4 +1,4 @@
-"""Write down what instances cost whom: when somebody tells of a node, and for all of them every few minutes."""
+"""Records what instances cost each team: when a node changes, and for all nodes every few minutes."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from reservoir.usecases.policy.policy_objects import policy_of
 
 # Two recorders hear of one node at once: one of them looks again.
 _TRIES: Final = 4
-# As many as BatchGetItem takes. When a day ends all nodes are written down: what was read for more of them at once
-# would be older.
+# As many as BatchGetItem takes. When a day ends all nodes are recorded: the rows of more nodes at once would be older
+# by the time they are used.
 _READ_TOGETHER: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class KeepAccounts:
-    """Reads meters. What was written down of an instance is never written down again."""
+    """Reads meters. What was recorded of an instance is never recorded again."""
 
     accounts: AccountStore
     claims: NodeClaimStore
@@ -77,7 +77,7 @@ class KeepAccounts:
         moved = self.accounts.write_many(meters, readings)
         noted = set(moved)
         for key, reading in readings.items():
-            # Who lost a race looks again; and of an instance that nobody looked at for days there is more.
+            # A run that lost a race reads again; and an instance that was not recorded for days has more to record.
             meter = reading.meter if key in moved else meters.get(key)
             if (key not in moved or meter is not None) and self._note(
                 key, team_of, claims[key], meter
@@ -88,9 +88,9 @@ class KeepAccounts:
     def _note(
         self, claim_id: str, team_of: TeamOf, claim: NodeClaim | None, meter: Meter | None
     ) -> bool:
-        """Write down everything that there is of one node, alone; whether there was anything.
+        """Record everything that is open of one node, alone; return whether there was anything.
 
-        It goes on from what the caller has read: what is out of date by now loses the race, and is read again.
+        It begins with the rows that the caller has read: an outdated row loses the race, and is read again.
         """
         written, lost = False, 0
         while claim is not None:
@@ -103,7 +103,7 @@ class KeepAccounts:
                 try:
                     before, meter = meter, self.accounts.meter(claim_id)
                 except UnreadableRowsError:
-                    break  # it runs on until somebody can read it
+                    break  # its meter runs on until it can be read
                 if claim.terminated_at is not None and before is None and meter is None:
                     break  # that it ended was written down before
                 lost += 1
@@ -135,7 +135,7 @@ class KeepAccounts:
         try:
             return self.claims.get(claim_id)
         except UnreadableRowsError:
-            return None  # its meter runs on until somebody can read it
+            return None  # its meter runs on until it can be read
 
 
 def teams_of(policy: PolicyStore) -> TeamOf:

@@ -1,4 +1,4 @@
-"""Tell what teams use and spend, and whose budget is, or will be, used up."""
+"""Publishes what teams use and spend, and which budgets are, or will be, used up."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +32,7 @@ from reservoir.usecases.policy.team_spending import Spending, spending
 
 @dataclass(frozen=True, slots=True)
 class TellTeams:
-    """Publishes shares and budgets. Without teams and without a ceiling there is nothing to tell, or to read."""
+    """Publishes shares and budgets. Without teams and without a ceiling there is nothing to publish or to read."""
 
     accounts: AccountStore
     policy: PolicyStore
@@ -132,9 +132,9 @@ def _over(
     waiting: Mapping[str, int],
     now: datetime,
 ) -> Iterator[TeamOverBudget]:
-    """Yield the budgets for which somebody waits, or of which more than there is will be spent."""
+    """Yield the budgets that workloads wait for, and those that will be exceeded."""
     by_team, forecast = spent.by_team(), spent.forecast(now)
-    # Who waits for a team's own budget does not wait for the ceiling, as far as anybody can tell.
+    # A workload that waits for its team's budget does not wait for the ceiling, as far as its reason says.
     unbounded = waiting.get(NOBODY, 0) + sum(
         waiting.get(team.name, 0) for team in teams if not _has_budget(team)
     )

@@ -1,9 +1,9 @@
-"""A disruption command in one transaction: it begins only if everything still is as it was when it was decided.
+"""A disruption command in one transaction: it begins only if nothing that it depends on has changed since the decision.
 
-The transaction names the revision of each node that shall go and of each node that its replicas were simulated onto,
+The transaction names the revision of each node that is to go and of each node onto which its replicas were simulated,
 and the generation of each workload that it moves; it needs a free unit of each reservation that a replacement was
 planned in, and that no other pass has committed anything since budgets were read. So a node that got replicas
-meanwhile, a workload that has just said ``do-not-disrupt``, a destination that filled up and a reservation that filled
+meanwhile, a workload that has just set ``do-not-disrupt``, a destination that filled up and a reservation that filled
 up all stop the command.
 """
 
@@ -184,9 +184,9 @@ def drain_reason(command: DisruptionCommand) -> DrainReason:
 def give_up(
     claims: NodeClaimStore, replacements: Sequence[NodeClaim], why: str, now: datetime
 ) -> int:
-    """Fail replacements that EC2 was not asked for yet, and give back their units and what was moved onto them.
+    """Fail replacements that EC2 was not asked for yet; give back their units and the replicas moved onto them.
 
-    Returns how many failed. Raises ConflictError when a claim is fought over, and UnreadableRowsError.
+    Returns how many failed. Raises ConflictError when other processes keep changing a claim, and UnreadableRowsError.
     """
 
     def failed(claim: NodeClaim) -> NodeClaim | None:

@@ -1,9 +1,9 @@
-"""Voluntary disruption, once a minute: carry on with what was begun, then decide again.
+"""Voluntary disruption, once a minute: continue the commands that have begun, then decide again.
 
 The decision is made on one snapshot, and each of its commands is committed only if the nodes, destinations and
-reservations that it is about have not changed since. Nodes that go without a replacement drain at once; the others
-when their replacements run (``reservoir.usecases.disruption.replace_nodes``). A pass that dies anywhere is
-continued by the next.
+reservations that it is about have not changed since. Nodes that go without a replacement drain at once; the others when
+their replacements run (``reservoir.usecases.disruption.replace_nodes``). A pass that dies anywhere is continued by the
+next.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -62,7 +62,7 @@ _Allowed = dict[tuple[str, DisruptionReason], int]
 
 @dataclass(slots=True)
 class DisruptReport:
-    """What a pass did, in numbers of nodes; ``refusals`` says why each other node stays."""
+    """What a pass did, in numbers of nodes; ``refusals`` gives the reason why each other node stays."""
 
     drained: int = 0
     replaced: int = 0
@@ -98,9 +98,9 @@ class DisruptReport:
 
 @dataclass(slots=True)
 class Turns:
-    """Since when nodes wait for their turn, by claim, as the last pass of this process said.
+    """Since when nodes wait for their turn, by claim, from the last pass of this process.
 
-    Not stored: a process that begins anew goes by the minute, until its first pass has said who waits.
+    Not stored: a new process goes by the minute, until its first pass has found out which nodes wait.
     """
 
     waiting: Mapping[str, datetime] = field(default_factory=dict)
@@ -165,7 +165,10 @@ class Disrupt:
         return report
 
     def _at_rest(self, now: datetime) -> DisruptReport:
-        """Give back what was split off for nodes that have all ended; it costs a read, and is not for each minute."""
+        """Give back units that were split off for nodes that have all ended.
+
+        It costs a read, so it is not done each minute.
+        """
         report = DisruptReport()
         if now.minute % _AT_REST_EVERY == 0:
             records = self.gatherer.reservations.list_current()
@@ -198,7 +201,7 @@ class Disrupt:
         return decide_disruption(given, ask, now=now)
 
     def _returning(self, gathered: Gathered, now: datetime) -> Mapping[str, int]:
-        """Return how many units that were taken back nobody has yet; costs two reads where something may be taken."""
+        """Return how many reclaimed units have not come back yet; costs two reads where something may be reclaimed."""
         snapshot = gathered.snapshot
         if not snapshot.demands or all(
             team.reclaim_within_cohort is _NEVER for team in snapshot.teams
@@ -208,7 +211,7 @@ class Disrupt:
             ended = self.envelope.let_pass(EndingKind.DISRUPTION) - gathered.claims.keys()
             found = self.claims.get_many(ended)
         except (UnreadableRowError, AwsError):
-            # What was taken back is not known: all of it may still be on its way.
+            # The reclaimed units cannot be read: all of them may still be on their way.
             return {
                 reservation.id: reservation.total_count
                 for reservation in snapshot.reservations
@@ -226,7 +229,7 @@ class Disrupt:
         report: DisruptReport,
         now: datetime,
     ) -> DisruptionDecision:
-        """Begin the commands that still hold; return the decision with what became of it."""
+        """Begin the commands that still hold; return the decision with the result of each."""
         if not decision.commands:
             return decision
         known = dict(gathered.claims)
@@ -236,7 +239,7 @@ class Disrupt:
         begun: list[DisruptionCommand] = []
         dropped: list[Refusal] = []
         for number, command in enumerate(_in_transactions(decision.commands)):
-            # Before replacements are bought: what is held must not have cost anything.
+            # Before replacements are bought: a command that is held back must not cost anything.
             refusal = budgets.refusal(command) or self._held(command, wanted, gathered, now)
             committed = refusal or _commit(
                 committer, command, known, gathered, f"{pass_id}/{number}", now
@@ -266,7 +269,7 @@ class Disrupt:
         gathered: Gathered,
         now: datetime,
     ) -> str | None:
-        """Say why the safety envelope does not let a command's nodes go, or None; ``wanted`` counts what is left."""
+        """Return why the safety envelope holds a command's nodes back, or None; ``wanted`` counts those that remain."""
         kind = _kind(command)
         ids, fleet = command.claim_ids, gathered.claims.keys()
         admission = self.envelope.admit(
@@ -280,10 +283,10 @@ class Disrupt:
     def _allowed_by_now(
         self, decision: DisruptionDecision, gathered: Gathered, now: datetime
     ) -> _Allowed:
-        """Read anew what budgets leave: another pass may have spent some of it while this one decided.
+        """Read again what budgets leave: another pass may have spent some of it while this one decided.
 
-        The listing may lag by moments, so those that a pass may have sent away of late are read themselves: each has
-        been let pass by the envelope first. Where nobody can say who was, all nodes of the pools concerned are read.
+        The listing may lag by moments, so nodes that a pass may have begun to drain lately are read themselves: the
+        envelope has admitted each of them. If it cannot be read, all nodes of the pools concerned are.
         """
         try:
             moved = (
@@ -356,7 +359,7 @@ def _kind(command: DisruptionCommand) -> EndingKind:
 def _wanted(
     commands: Iterable[DisruptionCommand], gathered: Gathered
 ) -> dict[EndingKind, int]:
-    """Return how many nodes shall go in all, by kind: those of a pass, and all that outlived their NodePool."""
+    """Return how many nodes are to go in all, by kind: those of a pass, and all that have lost their NodePool."""
     wanted = dict.fromkeys(EndingKind, 0)
     for command in commands:
         wanted[_kind(command)] += len(command.claim_ids)

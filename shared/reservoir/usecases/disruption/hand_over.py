@@ -27,7 +27,7 @@ _Pair = tuple[NodeClaim, NodeClaim]
 
 @dataclass(slots=True)
 class HandOver:
-    """Moves the replicas of one command's nodes; a ``draining.TakeOff``. ``placed`` says which went where."""
+    """Moves the replicas of one command's nodes; a ``draining.TakeOff``. ``placed``: which replica went where."""
 
     claims: NodeClaimStore
     replacement_ids: tuple[str, ...]
@@ -36,10 +36,10 @@ class HandOver:
     placed: list[tuple[NodeClaim, tuple[PlacedReplicas, ...]]] = field(default_factory=list)
 
     def __call__(self, claim: NodeClaim, decide: Decide) -> NodeClaim | None:
-        """Write what ``decide`` makes of the claim; its replicas go to the replacements that expect them.
+        """Write the claim that ``decide`` returns; its replicas go to the replacements that expect them.
 
-        What nobody expects (it was simulated onto nodes that exist, or onto one that was cordoned since) is demand
-        again. Raises ConflictError.
+        Replicas that no replacement expects (they were simulated onto existing nodes, or onto one that was cordoned
+        since) are demand again. Raises ConflictError.
         """
         current: NodeClaim | None = claim
         lost: ConflictError | None = None
@@ -74,9 +74,9 @@ class HandOver:
         raise lost or ConflictError([claim.id])
 
     def return_rest(self, draining: NodeClaim) -> NodeClaim:
-        """Return to demand what is left on a node that drains.
+        """Return to demand the replicas that are left on a draining node.
 
-        Raises ConflictError when the claim is fought over, and UnreadableRowsError.
+        Raises ConflictError when other processes keep changing the claim, and UnreadableRowsError.
         """
         if not draining.placements:
             return draining
@@ -107,7 +107,7 @@ def _moves(
 
 
 def _arrived(pair: _Pair) -> tuple[PlacedReplicas, ...]:
-    """Return what a replacement took: what it does not expect any more."""
+    """Return the replicas that a replacement has taken: those that it no longer expects."""
     before, after = pair
     return _without(before.expected, after.expected)
 

@@ -40,10 +40,10 @@ _UNITS_A_PASS: Final = 20
 
 @dataclass(slots=True)
 class Moved:
-    """What became of moves, in units.
+    """The results of moves, in units.
 
-    ``refused`` maps source reservations to EC2's code, ``resting`` to when EC2 is asked again after earlier refusals.
-    ``splitting`` are units on their way into resource groups, which are not for this to move.
+    ``refused`` maps source reservations to EC2's code, ``resting`` to when EC2 is asked again after refusals.
+    ``splitting``: units on their way into resource groups, which this use case does not move.
     """
 
     moved: int = 0
@@ -68,14 +68,14 @@ class MoveUnits:
         reservations: Mapping[str, CapacityReservation],
         now: datetime,
     ) -> Moved:
-        """Carry on with what earlier passes have begun, then begin anew; what does not hold any more is dropped.
+        """Continue the moves of earlier passes, then begin new ones; moves that are no longer needed are dropped.
 
         Between two reservations of which either gives or gets a unit already, nothing begins before EC2 shows that: it
-        may be the very unit that is wanted. Raises ConflictError when a claim of a moving unit is fought over, and
-        UnreadableRowsError.
+        may be the very unit that is wanted. Raises ConflictError when other processes keep changing the claim of a
+        moving unit, and UnreadableRowsError.
         """
         outcome = Moved()
-        # First: whoever begins anything after this makes what follows conflict.
+        # First: anything that another pass begins after this conflicts with what this pass begins.
         turn = self.claims.turn() if moves else 0
         busy: set[str | None] = set()
         for lease in self.claims.list_moving():
@@ -162,7 +162,8 @@ class MoveUnits:
                 )
                 return_all_replicas(self.claims, claim, now, _still_held)
                 return
-        # Asked for so long that no answer is to be had, it may or may not have moved: the source's count will tell.
+        # EC2 was asked for so long ago that no answer is to be had: the unit may have moved or not, and the source's
+        # count will show it.
         settle_claim(self.claims, claim, partial(_settling, now))
         outcome.moved += 1
 

@@ -49,7 +49,7 @@ _COMING: Final = frozenset(
 
 @dataclass(slots=True)
 class Carried:
-    """What was carried on, in numbers of nodes; ``notes`` says of each node under way why it is where it is."""
+    """The results for commands in progress, in numbers of nodes; ``notes`` says for each node why it is where it is."""
 
     drained: int = 0
     abandoned: int = 0
@@ -95,9 +95,9 @@ class ReplaceNodes:
         now: datetime,
         carried: Carried,
     ) -> None:
-        """Do the next step of one command; ``nodes`` are those of its marked nodes that still live."""
+        """Do the next step of one command; ``nodes`` are its marked nodes that are still alive."""
         for node in nodes:
-            # its pass died between the hand-over and what nobody expects
+            # the pass died between handing over and returning the replicas that no replacement expects
             if node.drain is not None:
                 HandOver(self.claims, (), now).return_rest(node)
         staying = [node for node in nodes if node.state is ClaimState.RUNNING]
@@ -257,10 +257,11 @@ def _no_longer_cheaper(
     replacements: Sequence[NodeClaim],
     gathered: Gathered,
 ) -> str | None:
-    """Say that consolidation would save nothing any more, or None.
+    """Return that consolidation would no longer save anything, or None.
 
-    What a replacement was planned as is not what it must have become: its reservation may have ended under it, or EC2
-    may have taken the old node into one, and prices move. Nodes of which some have gone already are not held back.
+    A replacement may have become something other than planned: its reservation may have ended, EC2 may have taken the
+    old node into a reservation, and prices move. Where some nodes of the command have gone already, the others are not
+    held back.
     """
     if mark.reason is not DrainReason.CONSOLIDATION or not replacements:
         return None

@@ -1,7 +1,7 @@
-"""Replacing what was placed with an earlier spec, for workloads that say so; once a minute, node by node.
+"""Replaces replicas that were placed with an earlier spec, for workloads that ask for it; once a minute, node by node.
 
-How many more have a place meanwhile stands in the workload's row, so that the planner places them as it places any
-demand. A node goes by a drain of its own, which its workloads hear of as of any other.
+The workload's row has how many more replicas may have a place meanwhile, so that the planner places them like any
+demand. A node goes by a drain of its own, which notifies its workloads like any drain.
 """
 
 from collections.abc import Iterator, Mapping

@@ -41,7 +41,7 @@ _OF_AWS: Final = "aws:"
 
 @dataclass(slots=True)
 class Split:
-    """What became of units: split off, given back, or not, because others were faster (``dropped``).
+    """The results for units: split off, given back, or not, because another pass was faster (``dropped``).
 
     ``refused`` maps reservations to EC2's code.
     """
@@ -74,16 +74,16 @@ class SplitUnits:
         now: datetime,
         begun: Sequence[NodeClaim] = (),
     ) -> Split:
-        """Carry on with what earlier passes have begun, then begin anew; what does not hold any more is dropped.
+        """Continue what earlier passes have begun, then begin new splits; splits that are no longer needed are dropped.
 
-        ``begun``: what was under way when the pass looked, which is read again before anything begins. Raises
-        ConflictError when a lease is fought over, and UnreadableRowsError.
+        ``begun``: the splits that were in progress when the pass read them; they are read again before anything begins.
+        Raises ConflictError when other processes keep changing a lease, and UnreadableRowsError.
         """
         outcome = Split()
         for reservation in reservations.values():
             if reservation.tags.get(OWNER_TAG) == self.deployment:
                 self._tend(reservation, reservations, now, outcome)
-        # First: whoever begins anything after this makes what follows conflict.
+        # First: anything that another pass begins after this conflicts with what this pass begins.
         turn = self.claims.turn() if splits else 0
         busy: set[tuple[str | None, str, str]] = set()
         for lease in self.under_way() if splits else begun:
@@ -174,7 +174,8 @@ class SplitUnits:
                 self._remember(MoveKey(source_id, group_arn), now)
                 return_all_replicas(self.claims, lease, now, _held)
                 return
-        # Asked for so long that no answer is to be had, it may or may not be split off: the source's count will tell.
+        # EC2 was asked for so long ago that no answer is to be had: the unit may be split off or not, and the source's
+        # count will show it.
         settle_claim(
             self.claims,
             lease,
@@ -187,7 +188,7 @@ class SplitUnits:
     def _tags(
         self, lease: NodeClaim, source: CapacityReservation, group_arn: str
     ) -> dict[str, str]:
-        """Return the source's tags, by which classes select it, and what says whose it is; equal for each attempt."""
+        """Return the source's tags, by which classes select it, and the tags of its owner; equal for each attempt."""
         own = {
             key: value
             for key, value in source.tags.items()
@@ -207,7 +208,7 @@ class SplitUnits:
         now: datetime,
         outcome: Split,
     ) -> None:
-        """See that what was split off is in its group, or give its unit back once it is not needed."""
+        """See that a reservation that was split off is in its group, or give its unit back once it is not needed."""
         group_arn = reservation.tags.get(SPLIT_GROUP_TAG)
         source_id = reservation.split_from
         at = _moment(reservation.tags.get(SPLIT_AT_TAG, ""))
@@ -220,7 +221,7 @@ class SplitUnits:
             return
         source = reservations.get(source_id)
         if source is None or source.state != ACTIVE:
-            return  # whoever ended it decides about the rest, too
+            return  # the pass that ended it decides about the rest, too
         self._give_back(reservation, source_id, now, outcome)
 
     def _join(

@@ -50,7 +50,7 @@ class PolicyChange:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was done (or would be, in a dry run), with warnings and ignored fields."""
+    """The changes that were made (or would be, in a dry run), with warnings and ignored fields."""
 
     changes: tuple[PolicyChange, ...]
     problems: tuple[Problem, ...] = ()
@@ -69,7 +69,7 @@ def _nothing_known() -> KnownValues | None:
 
 @dataclass(frozen=True, slots=True)
 class ApplyPolicy:
-    """Applies and deletes policy objects; tells the bus what changed and wakes the planner."""
+    """Applies and deletes policy objects; publishes the changes and wakes the planner."""
 
     store: PolicyStore
     publisher: EventPublisher
@@ -93,7 +93,7 @@ class ApplyPolicy:
         ConflictError
             An object changed since it was read (or since the resourceVersion that a manifest names).
         AwsError
-            IAM does not say who the principals of a team are.
+            IAM does not answer who the principals of a team are.
         """
         return self.replace(files, (), dry_run=dry_run)
 
@@ -134,7 +134,7 @@ class ApplyPolicy:
             ]
         except AwsError as error:
             if errors_of(problems):
-                # what the files show by themselves is told all the same
+                # doubts that need only the files are reported all the same
                 raise ManifestError(problems) from error
             raise
         if errors_of(problems):
@@ -164,7 +164,7 @@ class ApplyPolicy:
         stored: Mapping[Name, PolicyObject],
         reading: Reading,
     ) -> list[Problem]:
-        """Cross-check the world as it would be; without stored objects that what has errors may be meant to change."""
+        """Cross-check the policy as it would be, without objects that a faulty manifest may be about to change."""
         world = {
             name: row
             for name, row in stored.items()

@@ -32,7 +32,7 @@ _PERMISSION_PAUSE_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class CustomResourceAnswer:
-    """What CloudFormation is told."""
+    """The answer to CloudFormation."""
 
     succeeded: bool
     physical_id: str
@@ -43,7 +43,7 @@ class CustomResourceAnswer:
 
 @dataclass(frozen=True, slots=True)
 class DeployPolicy:
-    """Applies the folder of a deployment, and deletes what the deployment says is removed."""
+    """Applies the folder of a deployment, and deletes the objects that the deployment lists as removed."""
 
     applier: ApplyPolicy
     pause: Callable[[float], None]  # seconds
@@ -98,7 +98,7 @@ def files_of(request: Mapping[str, Any]) -> Files:
 
 
 def removed_names(listed: Sequence[str]) -> list[Name]:
-    """Read ``KIND/NAME`` of objects that a deployment says are removed. Raises ValueError for any other kind."""
+    """Read the ``KIND/NAME`` of objects that a deployment lists as removed. Raises ValueError for any other kind."""
     names: list[Name] = []
     for text in listed:
         kind, _, name = text.partition("/")

@@ -1,4 +1,4 @@
-"""How many nodes stand by a policy object: what somebody who deletes it should know first."""
+"""How many nodes depend on a policy object: what a person should know before deleting it."""
 
 from collections.abc import Iterable, Sequence
 from typing import assert_never
@@ -11,7 +11,7 @@ from reservoir.usecases.policy.apply_policy import Name, PolicyChange
 def nodes_of(
     changes: Iterable[PolicyChange], claims: Sequence[NodeClaim]
 ) -> dict[Name, int]:
-    """Return how many of the live claims each object has: a pool's and a class's own, those that do a team's work."""
+    """Return how many live claims each object has: a pool's and a class's own nodes, and nodes with a team's work."""
     counts: dict[Name, int] = {}
     for change in changes:
         counts[change.kind, change.name] = sum(_belongs(claim, change) for claim in claims)

@@ -43,7 +43,7 @@ def _found(item: PolicyObject) -> Iterator[NotLaunching]:
 
 
 def refused_dry_runs(objects: Sequence[PolicyObject]) -> tuple[NotLaunching, ...]:
-    """Return the classes whose launches EC2 would refuse, as it said to the last dry run, by name."""
+    """Return the classes whose launches EC2 would refuse, by name, according to the last dry run."""
     found = []
     for item in objects:
         said = next(

@@ -1,4 +1,4 @@
-"""Who may ask for what, where that is more than most deployments mean: told by ``deploy`` and ``doctor``."""
+"""Rules that let more senders in than most deployments mean to: reported by ``deploy`` and ``doctor``."""
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -26,9 +26,9 @@ def open_doors(
     account_id: str,
     demand_policy: str | None,
 ) -> Iterator[OpenDoor]:
-    """Yield what lets others in.
+    """Yield the rules that let others in.
 
-    ``in_use`` are namespaces with work that runs or waits, ``demand_policy`` is that of the demand queue.
+    ``in_use``: namespaces with work that runs or waits; ``demand_policy``: the policy of the demand queue.
     """
     yield from _namespaces(teams, in_use)
     for team in sorted(teams, key=lambda each: each.name):

@@ -21,7 +21,7 @@ _REMEMBERED_MAX: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """All pools, classes and teams, by name; ``unreadable`` names those that are there and cannot be understood."""
+    """All pools, classes and teams, by name; ``unreadable`` names objects that exist and cannot be understood."""
 
     node_pools: tuple[NodePool, ...] = ()
     node_classes: tuple[NodeClass, ...] = ()
@@ -30,9 +30,9 @@ class Policy:
 
 
 def policy_of(objects: Iterable[PolicyObject]) -> Policy:
-    """Convert stored objects; classes carry what discovery found for them, teams whom their principals were.
+    """Convert stored objects; classes have what discovery found for them, and teams the ids of their principals.
 
-    A manifest is not valid any more when the release that wrote it understood a field that this one does not.
+    A manifest is no longer valid when the release that wrote it understood a field that this one does not.
     """
     pools, classes, teams, unreadable = [], [], [], set()
     for stored in sorted(objects, key=lambda stored: (stored.kind, stored.name)):
@@ -52,13 +52,13 @@ def policy_of(objects: Iterable[PolicyObject]) -> Policy:
                     )
                 )
         except (ValueError, TypeError):
-            # of which pydantic's is one; the manifest may be no mapping at all
+            # pydantic's error is a ValueError; the manifest may not be a mapping at all
             unreadable.add((stored.kind, stored.name))
     return Policy(tuple(pools), tuple(classes), tuple(teams), frozenset(unreadable))
 
 
-# Every pass, launch and drain reads policy, which changes by the day: a warm process parses a manifest once. What is
-# remembered is found by the manifest itself, so that nothing old can be taken for it.
+# Every pass, launch and drain reads policy, which changes by the day: a warm process parses a manifest once. The whole
+# manifest is the key, so that an old result can never be taken for a new one.
 def _wire_form(stored: PolicyObject) -> str:
     return json.dumps(dict(stored.manifest))
 
@@ -87,7 +87,7 @@ def _team(stored: PolicyObject) -> Team:
 
 
 def paused_text(pause: Pause) -> str | None:
-    """Say who paused a pool, when and why; None while it may launch."""
+    """Return who paused a pool, when and why; None while it may launch."""
     if not pause.is_paused:
         return None
     last = pause.operations[-1]

@@ -39,9 +39,9 @@ _NO_BLOCK: Final[dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class SelectedReservations:
-    """What a class selects; ``error`` says why its groups could not be read (then it is what was selected before).
+    """The reservations that a class selects; those of before where ``error`` says why its groups could not be read.
 
-    ``reclaim_group_arn``: the group for on-demand nodes, if it is there.
+    ``reclaim_group_arn``: the group for on-demand nodes, if it exists.
     """
 
     reservations: tuple[CapacityReservation, ...] = ()
@@ -127,14 +127,14 @@ class NodeClassResolver:
             former = stored[PolicyKind.NODE_CLASS, node_class.name]
             told = _newly_unready(node_class.name, former.status.conditions, conditions)
             if told is not None:
-                # before it is stored: a run that dies in between says it again
+                # before it is stored: a run that dies in between publishes it again
                 self.publisher.publish([told])
             self._save(former, PolicyStatus(conditions, status))
             if status != node_class.status:
                 changed.append(node_class.name)
         for pool in found.node_pools:
             if (PolicyKind.NODE_CLASS, pool.node_class_name) in found.unreadable:
-                continue  # what was said of the pool is as true as before
+                continue  # what is stored about the pool is as true as before
             before = stored[PolicyKind.NODE_POOL, pool.name]
             conditions = node_pool_conditions(
                 pool,
@@ -160,7 +160,7 @@ class NodeClassResolver:
         merged = replace(status.node_class, **_block(current.status.node_class))
         if _block(current.status.node_class) == _block(before.status.node_class):
             merged = status.node_class
-        # so is what a dry run said
+        # so is the result of a dry run
         merged = replace(merged, validation=current.status.node_class.validation)
         self.policy.save_status(
             before.kind, before.name, replace(status, node_class=merged)
@@ -216,9 +216,9 @@ class NodeClassResolver:
 def _newly_unready(
     name: str, before: Sequence[Condition], after: Sequence[Condition]
 ) -> LaunchesBlocked | None:
-    """Return the event of a class for which something that every launch needs is found no more, or never was.
+    """Return the event of a class that no longer finds, or never found, something that every launch needs.
 
-    Of what EC2 refuses, and of nodes that do not start, whoever finds it out tells.
+    Other use cases publish what EC2 refuses, and nodes that do not start, when they find out.
     """
     was, ready = _ready(before), _ready(after)
     if (

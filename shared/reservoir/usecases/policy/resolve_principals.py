@@ -1,6 +1,6 @@
-"""Who the principals of a team are, found out once, when it is applied.
+"""Finds out who the principals of a team are, once, when the team is applied.
 
-A role or user that is deleted and made anew has another id, so nobody inherits a team by taking a name over.
+A role or user that is deleted and created again has another id, so that nobody inherits a team by taking over a name.
 """
 
 from collections.abc import Mapping

@@ -48,17 +48,17 @@ from reservoir.usecases.policy.team_spending import spending
 
 @dataclass(frozen=True, slots=True)
 class ShowPolicy:
-    """Reads policy objects and what is known about them."""
+    """Reads policy objects and what discovery found about them."""
 
     store: PolicyStore
     reservations: ReservationStore
     node_claims: NodeClaimStore
     workloads: WorkloadStore
     clock: Clock
-    accounts: AccountStore | None = None  # None: nobody asks what was spent
+    accounts: AccountStore | None = None  # None: spending is not shown
     # read where a pool follows reservations; None: by names of types alone
     offerings: OfferingStore | None = None
-    # read where a static pool lacks nodes; None: nobody asks why
+    # read where a static pool lacks nodes; None: the reason is not shown
     decisions: DecisionStore | None = None
 
     def show(
@@ -127,7 +127,10 @@ class ShowPolicy:
     def _lacking(
         self, pool_name: str, counted: Census, paused: str | None
     ) -> Shortfall | None:
-        """Return why a static pool has fewer nodes than it wants; without what cannot be read, as it is only told."""
+        """Return why a static pool has fewer nodes than it wants.
+
+        What cannot be read is left out: the answer is only shown.
+        """
         known = shortfall(counted, paused, None)
         if known is not None or self.decisions is None or not counted.missing:
             return known

@@ -1,4 +1,4 @@
-"""What is missing for the first launches into reservations that begin within a day."""
+"""What the first launches lack into reservations that begin within a day."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -21,7 +21,7 @@ def missing_for_starts(
     offerings: OfferingStore,
     now: datetime,
 ) -> Mapping[str, tuple[CapacityReservation, tuple[Missing, ...]]]:
-    """Return the reservations that begin within a day, by id, each with what is missing.
+    """Return the reservations that begin within a day, by id, each with what its first launch lacks.
 
     The catalogue is read only if there are any. Raises AwsError and UnreadableRowsError.
     """

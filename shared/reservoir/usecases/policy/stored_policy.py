@@ -42,7 +42,7 @@ class StoredPolicy:
         return tuple(pool for pool in pools if pool.node_class_name == node_class_name)
 
     def save_validation(self, node_class_name: str, validation: Validation) -> None:
-        """Store what a dry run of the class said. Raises UnreadableRowsError."""
+        """Store the result of a dry run of the class. Raises UnreadableRowsError."""
         stored = self.store.get(PolicyKind.NODE_CLASS, node_class_name)
         if stored is None:
             return
@@ -71,7 +71,7 @@ class StoredPolicy:
 
 
 def _understood(objects: Sequence[PolicyObject]) -> Policy:
-    """Return the objects; whoever asks for all of them, or for one by name, must not take a part for the whole."""
+    """Return the objects. A caller who asks for all, or for one by name, must not take a part for the whole."""
     found = policy_of(objects)
     if found.unreadable:
         raise UnreadableRowsError([f"{kind}/{name}" for kind, name in found.unreadable])

@@ -1,4 +1,4 @@
-"""What teams use of what they own, as stored claims and reservations tell it now."""
+"""What teams use of their quotas, by stored claims and reservations."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -22,7 +22,7 @@ def quota_uses(
     claims: Iterable[NodeClaim],
     workloads: Mapping[str, Workload],
 ) -> Mapping[str, tuple[QuotaUse, ...]]:
-    """Return by team what it owns, uses and borrows of each group of reservations that its quotas select."""
+    """Return by team what it owns, uses and borrows in each group of reservations that its quotas select."""
     nodes = tuple(node_of(claim, workloads) for claim in claims)
     snapshot = Snapshot(
         (), tuple(reservations), nodes=nodes, workloads=workloads, teams=tuple(teams)
@@ -58,7 +58,7 @@ def quota_uses(
 def resource_uses(
     teams: Sequence[Team], claims: Iterable[NodeClaim], workloads: Mapping[str, Workload]
 ) -> Mapping[str, tuple[ResourceUse, ...]]:
-    """Return by team what it owns, requests and borrows of each resource that it has a quota of."""
+    """Return by team what it owns, requests and borrows of each resource that it has a quota for."""
     nodes = tuple(node_of(claim, workloads) for claim in claims)
     snapshot = Snapshot((), nodes=nodes, workloads=workloads, teams=tuple(teams))
     found: dict[str, list[ResourceUse]] = {}

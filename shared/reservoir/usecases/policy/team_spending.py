@@ -1,4 +1,4 @@
-"""What was spent in a month so far, and what it will come to if what runs goes on."""
+"""What was spent in a month so far, and what it will come to if everything that runs goes on."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ class Spending:
         return found
 
     def of_team(self, name: str, now: datetime) -> TeamSpending:
-        """Return what is shown of a team."""
+        """Return the figures that are shown for a team."""
         parts: dict[tuple[str, str], Amount] = {}
         for account, amount in self.accounts.items():
             if account.team == name:
@@ -62,7 +62,7 @@ class Spending:
 def spent_between(
     accounts: AccountStore, since: date, until: date, now: datetime, team_of: TeamOf
 ) -> Mapping[AccountLine, Amount]:
-    """Return what was spent on these days (UTC), both whole: what was written down, and what runs, to the second."""
+    """Return the cost of these days (UTC), both whole: as recorded, and of running nodes to the second."""
     running = [
         charges(meter, now.replace(microsecond=0), team_of)
         for meter in accounts.meters().values()
@@ -79,7 +79,7 @@ def spent_between(
 
 
 def spending(accounts: AccountStore, now: datetime, team_of: TeamOf) -> Spending:
-    """Return the month of ``now``: what was written down, and what runs, to the second."""
+    """Return the month of ``now``: the recorded cost, and that of running nodes to the second."""
     meters = accounts.meters().values()
     month = month_of(now)
     second = now.replace(microsecond=0)
