@@ -185,7 +185,7 @@ def reservation_changed(
     after: ObservedReservation,
     kinds: Sequence[ReservationChangeKind],
 ) -> ReservationChanged:
-    """Say what has become of a reservation."""
+    """Publish how a reservation changed."""
     return ReservationChanged(
         capacity_reservation_id=after.id,
         instance_type=after.instance_type,
@@ -207,9 +207,9 @@ def reservation_ending(
     claims: Iterable[NodeClaim],
     recent: Mapping[str, int] | None,
 ) -> ReservationEnding:
-    """Say that a reservation ends, whose work is in it now and was of late, and what goes on.
+    """Return the event that a reservation ends, with its work now and recently, and the reservation that follows it.
 
-    ``recent``: how many replicas of each workload were placed in it, None where nobody could look.
+    ``recent``: how many replicas of each workload were placed in it, None where the history could not be read.
 
     Raises ValueError for a reservation without an end.
     """

@@ -16,7 +16,7 @@ def checkpoint_periods_s(
 
     None is longer than the longest notice.
 
-    Claims are left out on which a workload is that cannot be read: nobody knows what it wants.
+    A claim is left out when a workload on it cannot be read: its period is not known.
     """
     keys = placed_keys(claims)
     records, lost = unreadable.workloads(workloads, keys)
@@ -39,7 +39,7 @@ def checkpoint_periods_s(
 
 
 def placed_terms(records: Mapping[str, WorkloadRecord]) -> PlacedTerms:
-    """Return what runs as it was placed, by what is stored of the workloads."""
+    """Return the terms by which running replicas were placed, from the stored workloads."""
     return PlacedTerms(
         {
             key: record.workload

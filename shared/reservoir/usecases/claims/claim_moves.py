@@ -26,7 +26,7 @@ class MovedClaims:
     lost: tuple[str, ...] = ()
 
     def or_conflict(self) -> Mapping[str, NodeClaim]:
-        """Return those that moved; raises ConflictError if any race was lost."""
+        """Return the claims that moved; raises ConflictError if any race was lost."""
         if self.lost:
             raise ConflictError(self.lost)
         return self.moved
@@ -35,7 +35,7 @@ class MovedClaims:
 def save_claim(
     claims: NodeClaimStore, claim: NodeClaim, decide: Decide
 ) -> NodeClaim | None:
-    """Write what ``decide`` makes of the claim; None when it says that there is nothing to do (any more).
+    """Write the claim that ``decide`` returns for it; return None when ``decide`` does, because nothing is left to do.
 
     ``decide`` sees the claim as given first, and as stored after each lost race. Raises ConflictError when every race
     was lost, and UnreadableRowsError when the stored claim cannot be read.
@@ -63,7 +63,7 @@ def settle_claim(
 def save_claims(
     claims: NodeClaimStore, given: Sequence[NodeClaim], decide: Decide
 ) -> Mapping[str, NodeClaim]:
-    """As :func:`save_claim` for many claims in few requests, raising as it does; return those that moved, by id."""
+    """As :func:`save_claim` for many claims in few requests, raising as it does; return the moved claims, by id."""
     return try_to_save_claims(claims, given, decide).or_conflict()
 
 
@@ -80,7 +80,7 @@ def try_to_save_claims(
 def settle_claims(
     claims: NodeClaimStore, given: Sequence[NodeClaim], decide: Decide
 ) -> Mapping[str, NodeClaim]:
-    """As :func:`settle_claim` for many claims in few requests, raising as it does; return those that moved, by id."""
+    """As :func:`settle_claim` for many claims in few requests, raising as it does; return the moved claims, by id."""
     wanted = [settled(after) for claim in given if (after := decide(claim)) is not None]
     moved = _moved_many(
         claims, wanted, claims.save_many, lambda claim: settle_claim(claims, claim, decide)
@@ -113,7 +113,7 @@ def _moved_many(
     together: Callable[[Sequence[NodeClaim]], Mapping[str, NodeClaim]],
     singly: Callable[[NodeClaim], NodeClaim | None],
 ) -> MovedClaims:
-    """Write all at once, and one by one those that somebody else moved meanwhile."""
+    """Write all at once, and then one by one those that another process moved meanwhile."""
     moved = dict(together(wanted)) if wanted else {}
     lost: list[str] = []
     for claim in wanted:
@@ -130,7 +130,7 @@ def _moved_many(
 def return_all_replicas(
     claims: NodeClaimStore, claim: NodeClaim, returned_at: datetime, decide: Decide
 ) -> NodeClaim | None:
-    """As :func:`save_claim`, and every replica on the claim goes back to demand in the same transaction.
+    """As :func:`save_claim`; in the same transaction every replica on the claim becomes demand again.
 
     Raises ConflictError and UnreadableRowsError as it does.
     """

@@ -1,8 +1,8 @@
 """Going on beside rows that cannot be read.
 
-A newer release wrote them, or they were damaged; the store has said so, and an alarm rings. Whoever works on many
-things at once asks here, so that one such row stops nobody else. What is left out is not known, which is never the
-same as that it does not exist: each caller says what it does with it.
+A newer release wrote them, or they were damaged. The store has reported each, and an alarm rings. A use case that works
+on many things at once reads them here, so that one such row does not stop the others. A row that is left out is
+unknown, which is not the same as that it does not exist: each caller says what it does about it.
 """
 
 from collections.abc import Collection, Mapping
@@ -44,7 +44,7 @@ def claims_by_instance(
 def claims_named(
     store: NodeClaimStore, claim_ids: Collection[str]
 ) -> Mapping[str, NodeClaim]:
-    """Return claims by id, without those that cannot be read."""
+    """Return claims by id, without the ones that cannot be read."""
     if not claim_ids:
         return {}
     try:
@@ -56,7 +56,7 @@ def claims_named(
 def workloads(
     store: WorkloadStore, keys: Collection[str], revisions: Mapping[str, int] | None = None
 ) -> tuple[Mapping[str, WorkloadRecord], frozenset[str]]:
-    """Return workloads by key, and the keys of those that cannot be read; with ``revisions`` as ``get_placed`` does."""
+    """Return workloads by key, and the keys of the unreadable ones; with ``revisions`` as ``get_placed`` does."""
 
     def read(wanted: Collection[str]) -> Mapping[str, WorkloadRecord]:
         if revisions is None:
@@ -73,7 +73,7 @@ def workloads(
 
 
 def reservation(store: ReservationStore, reservation_id: str) -> ReservationRecord | None:
-    """Return a reservation, None when there is none or nobody can say."""
+    """Return a reservation; None when it does not exist or cannot be read."""
     try:
         return store.get(reservation_id)
     except UnreadableRowsError:
@@ -81,7 +81,7 @@ def reservation(store: ReservationStore, reservation_id: str) -> ReservationReco
 
 
 def node_pool(policy: LaunchPolicy, name: str) -> NodePool | None:
-    """Return a pool, None when there is none or nobody can say."""
+    """Return a pool; None when it does not exist or cannot be read."""
     try:
         return policy.node_pool(name)
     except UnreadableRowsError:
@@ -89,7 +89,7 @@ def node_pool(policy: LaunchPolicy, name: str) -> NodePool | None:
 
 
 def node_class(policy: LaunchPolicy, name: str) -> NodeClass | None:
-    """Return a class, None when there is none or nobody can say."""
+    """Return a class; None when it does not exist or cannot be read."""
     try:
         return policy.node_class(name)
     except UnreadableRowsError:

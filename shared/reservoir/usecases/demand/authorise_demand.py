@@ -1,6 +1,6 @@
 """Whether a sender may ask for what a message asks for.
 
-Who sends is what SQS says (``SenderId``), never what a message says of itself.
+SQS says who the sender is (``SenderId``); a message's own statement about its sender counts for nothing.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ from reservoir.ports.state import UnreadableRowsError
 
 @dataclass(frozen=True, slots=True)
 class DemandRules:
-    """What of policy concerns demand. ``unreadable_teams`` name those whose namespaces nobody can tell."""
+    """The part of policy that concerns demand. ``unreadable_teams``: teams whose namespaces cannot be read."""
 
     node_pool_names: frozenset[str] = frozenset()
     teams: Mapping[str, Team] = field(default_factory=dict)  # by namespace
@@ -53,13 +53,13 @@ class DemandRules:
         return limits
 
     def counted_as(self, namespace: str) -> str:
-        """Return whose messages and workloads those of a namespace are counted as; without a team all together."""
+        """Return the name that a namespace's messages and workloads count under; those without a team share one."""
         team = self.teams.get(namespace)
         return "no team" if team is None else f"Team {team.name}"
 
     @property
     def sender_count(self) -> int:
-        """Of how many what is sent is counted: the teams, and all namespaces of none together."""
+        """Return among how many senders the bounds are divided: each team, and all namespaces without a team as one."""
         return len({team.name for team in self.teams.values()}) + 1
 
     def waiting_of_all(self, usual: int) -> int:

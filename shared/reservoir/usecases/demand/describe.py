@@ -1,4 +1,4 @@
-"""What is known of a workload, told to whoever asks over the demand queue: senders can read no table."""
+"""Answers questions about a workload over the demand queue: senders can read no table."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from reservoir.ports.messaging import EventPublisher
 from reservoir.ports.state import NodeClaimStore, WorkloadRecord, WorkloadStore
 from reservoir.usecases.claims.announce import node_detail, stored_ref, workload_ref
 
-# A node is told in half a kilobyte, and EventBridge takes 256.
+# A node takes half a kilobyte of the answer, and EventBridge takes 256.
 NODES_IN_A_PART: Final = 200
 
 
@@ -85,9 +85,9 @@ def _status(
 
 
 def _is_stored(asked: WorkloadInQuestion, record: WorkloadRecord | None) -> bool | None:
-    """Say whether what is asked about is what is wanted; None: the question has nothing to compare.
+    """Return whether the stored workload is the one in the question; None: the question has nothing to compare.
 
-    So a sender needs no digest of its own, which it could only have by reading a workload exactly as this release does.
+    A sender needs no digest of its own. It could only compute one by reading a workload exactly as this release does.
     """
     if asked.spec is None:
         return None

@@ -37,7 +37,7 @@ _FORMER_CHARS_MAX: Final = 96 * 1024
 
 
 class AcknowledgeRelease(Protocol):
-    """Tells the drain protocol that replicas have left."""
+    """Tells the drain protocol that replicas have left their nodes."""
 
     def __call__(
         self, workload_key: str, claim_id: str, count: int | None, now: datetime
@@ -48,7 +48,7 @@ class AcknowledgeRelease(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of a message. ``ignored`` None: it was applied; ``workload`` is named as the message does."""
+    """The result of a message. ``ignored`` None: it was applied; ``workload`` is the name that the message gives."""
 
     action: str
     workload: WorkloadRef
@@ -71,19 +71,19 @@ class Intake:
     queue: WorkQueue
     publisher: EventPublisher
     clock: Clock
-    bounds: SendingBounds | None = None  # None: who takes a deployment down is held to none
+    bounds: SendingBounds | None = None  # None: the removal of a deployment is not bounded
 
     def admit(
         self, message: AnyMessage, rules: DemandRules, sent_by: str | None
     ) -> TeamLimits:
-        """Return the limits of whoever a message is counted as.
+        """Return the limits of the team or namespace that the message counts for.
 
         Raises
         ------
         ManifestError
             Its sender may not send it, or not so many.
         UnreadableRowsError
-            It cannot be told whether the sender may.
+            The rows that decide whether the sender may cannot be read.
         """
         limits = rules.authorise(message, sent_by)
         if self.bounds is not None:
@@ -98,10 +98,10 @@ class Intake:
         sent_by: str | None = None,
         message_id: str | None = None,
     ) -> Answer:
-        """Apply a message; return what became of it.
+        """Apply a message; return the result.
 
-        ``sent_by`` is SQS's id of the sender, which is kept beside what they sent; ``message_id`` that of the message,
-        which is what a workload that begins with it is followed by from then on.
+        ``sent_by`` is SQS's id of the sender, which is kept beside what they sent; ``message_id`` is the message's id,
+        which becomes the correlation id of a workload that begins with it.
 
         Raises
         ------
@@ -110,7 +110,7 @@ class Intake:
         ConflictError
             The workload changes faster than it can be written.
         UnreadableRowsError
-            It cannot be told whether the sender may.
+            The rows that decide whether the sender may cannot be read.
         """
         limits = self.admit(message, rules, sent_by)
         now = self.clock.now()
@@ -145,20 +145,20 @@ class Intake:
         )
 
     def tell(self, answers: Mapping[str, Answer]) -> None:
-        """Publish what became of messages, by their ids."""
+        """Publish the results of messages, by the messages' ids."""
         if answers:
             self.publisher.publish(
                 [_told(message_id, answer) for message_id, answer in answers.items()]
             )
 
     def wake_planner(self, workload_keys: Collection[str]) -> None:
-        """Have what was applied planned; once a batch of messages."""
+        """Wake the planner for what was applied; once a batch of messages."""
         self.queue.wake_planner(reason="demand changed", workload_keys=workload_keys)
 
     def _put(
         self, named: WorkloadRef, rules: DemandRules, limits: TeamLimits, decide: "Decide"
     ) -> tuple[bool, WorkloadRecord | None]:
-        """Write what is decided; return whether anything was to be written, and the record that stands then."""
+        """Write the decision; return whether anything was written, and the record that is stored then."""
         whose = rules.counted_as(named.namespace)
         for attempt in range(_ATTEMPTS_MAX):
             record = self.workloads.get(f"{named.namespace}/{named.name}")
@@ -175,7 +175,8 @@ class Intake:
                     after, expected_revision=None if record is None else record.revision
                 )
             except ConflictError:
-                # Plans and launches move its counts at the same time; what is wanted is decided on the new row.
+                # Plans and launches change the row's counts at the same time, so the decision is made on the row that
+                # is stored now.
                 if attempt == _ATTEMPTS_MAX - 1:
                     raise
             except RowsRefusedError as error:
@@ -192,7 +193,7 @@ class Intake:
 
 
 class Decide(Protocol):
-    """What to write over what is stored."""
+    """Decides what to write over the stored row."""
 
     def __call__(self, record: WorkloadRecord | None, /) -> WorkloadRecord | None:
         """Return the record to write, None when nothing changes."""
@@ -201,9 +202,9 @@ class Decide(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """A decision with its sender: whoever changes what is wanted stands beside it.
+    """A decision with its sender: the sender of a change of what is wanted is stored with it.
 
-    What is wanted for the first time, or again after it was withdrawn, is followed by this message's id from now on.
+    Demand that is new, or wanted again after it was withdrawn, takes this message's id as its correlation id.
     """
 
     decide: Decide
@@ -227,7 +228,7 @@ class _Sent:
 
 
 def _named(named: WorkloadRef, record: WorkloadRecord | None) -> WorkloadRef:
-    """Add to the workload's name what it is followed by."""
+    """Add the correlation id to the workload's name."""
     return named.model_copy(
         update={"correlation_id": None if record is None else record.correlation_id}
     )
@@ -238,10 +239,10 @@ def submitted(
 ) -> WorkloadRecord | None:
     """Return the record after a submit or update, None when the message is a repeat or older than what is known.
 
-    Replicas that run stay where they are, and what they were placed with stays true of them; a changed spec is what
-    replicas are placed by from now on. Raises ManifestError when the generation is taken by other content: of two that
-    were sent together the first counts, and whoever sent the other must hear that it does not; and when replicas of too
-    many earlier specs run.
+    Replicas that run stay where they are with the spec that they were placed by; further replicas are placed by the
+    changed spec. Raises ManifestError when the generation is taken by other content: of two that were sent together the
+    first counts, and the sender of the other must learn that theirs does not; and when replicas of too many earlier
+    specs run.
     """
     if record is None:
         return WorkloadRecord(
@@ -252,7 +253,7 @@ def submitted(
             submitted_at=now,
             pending_since=now if wanted.replicas else None,
         )
-    # a withdraw moves the record's generation on, not that of what was submitted
+    # a withdrawal advances the record's generation, and not the generation of the submitted spec
     known = record.workload
     if known is not None and known.generation == wanted.generation and known != wanted:
         raise ManifestError([_generation_taken(wanted, record)])
@@ -265,7 +266,7 @@ def submitted(
         former=_former(record, wanted),
         rollout=None if wanted.rolling_update is None else record.rollout,
         withdrawn=False,
-        # what is wanted again begins again
+        # demand that is wanted again waits from now on
         finished_count=0 if record.withdrawn else record.finished_count,
         submitted_at=record.submitted_at or now,
         expires_at=None,
@@ -297,7 +298,7 @@ def _former(record: WorkloadRecord, wanted: Workload) -> tuple[Workload, ...]:
 def withdrawn(
     record: WorkloadRecord | None, message: WithdrawMessage, now: datetime
 ) -> WorkloadRecord | None:
-    """Return the record after a withdraw, None when it is a repeat or older than what is known."""
+    """Return the record after a withdraw, None when it is a repeat or older than the stored one."""
     generation = message.workload.metadata.generation
     if record is None:
         return WorkloadRecord(
@@ -326,7 +327,7 @@ def withdrawn(
 def _why_ignored(
     stands: WorkloadRecord, message: SubmitMessage | WithdrawMessage
 ) -> IgnoredReason:
-    """Say why a message changed nothing about the record that stands."""
+    """Say why a message did not change the stored record."""
     is_withdraw = isinstance(message, WithdrawMessage)
     if (
         message.workload.metadata.generation == stands.generation
@@ -369,7 +370,7 @@ def _generation_taken(wanted: Workload, stored: WorkloadRecord) -> Problem:
 
 
 def _slimmed(record: WorkloadRecord) -> WorkloadRecord:
-    """Return what is withdrawn without what nobody asks of it any more, so that its row is certain to be taken."""
+    """Return a withdrawn workload without the parts that are no longer needed, so that its row certainly fits."""
     workload = record.workload
     return replace(
         record,
@@ -393,7 +394,7 @@ def _too_many_former(wanted: Workload, stored: WorkloadRecord) -> Problem:
 
 
 def _refuse_unknown_pools(wanted: Workload, node_pool_names: Collection[str]) -> None:
-    """Refuse a pool that nobody defined: a typing error, for which the workload would wait for ever."""
+    """Refuse a pool that does not exist: it is a typing error, for which the workload would wait for ever."""
     if NODE_POOL not in wanted.node_selector:
         return
     asked = sorted(wanted.node_selector[NODE_POOL].values)

@@ -1,4 +1,4 @@
-"""Demand that cannot be understood: kept for a person, and told to whoever sent it."""
+"""Demand messages that cannot be understood: they are kept for a person, and an event reports them to their sender."""
 
 import json
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from reservoir.manifests.parsing.problems import Problem
 from reservoir.manifests.parsing.structure import LARGEST_MESSAGE_BYTES
 from reservoir.ports.messaging import MINUTE, DeadLetters, DemandCensus, EventPublisher
 
-# What an event or attribute says of many problems; all of them would not fit in either.
+# The most problems that an event or attribute names; all of them would not fit.
 _PROBLEMS_MAX = 20
 TOLD_PER_MINUTE = 60
 _SENDER_CHARS_MAX = 128
@@ -28,7 +28,7 @@ class RejectDemand:
 
     dead_letters: DeadLetters
     publisher: EventPublisher
-    census: DemandCensus | None = None  # None: all are told
+    census: DemandCensus | None = None  # None: each is published
 
     def reject(
         self,
@@ -39,8 +39,8 @@ class RejectDemand:
     ) -> None:
         """Put the message away and publish ``Workload Rejected``; both may happen again when the batch is repeated.
 
-        Of what one sends in a minute so many are told one by one: what happened is kept for a fortnight, and whoever
-        sends rubbish must not fill it.
+        In a minute, so many of one sender's rejections are published one by one: the history keeps each for a
+        fortnight, and bad messages must not fill it.
         """
         shown = problems[:_PROBLEMS_MAX]
         reason = "; ".join(map(_sentence, shown))

@@ -19,16 +19,16 @@ from reservoir.ports.state import WorkloadRecord
 from reservoir.ports.system import Clock
 from reservoir.usecases.demand.authorise_demand import DemandRules
 
-# What waits is listed anew after so long; until then this process adds what it has taken itself, so that the bound is
-# passed by what others take meanwhile at the most.
+# The waiting workloads are listed again after this time. Until then this process adds what it has accepted itself, so
+# the bound is exceeded at most by what other processes accept meanwhile.
 _LISTED_FOR: Final = timedelta(seconds=5)
-# Who is at the bound takes demand back, and answers drains, all the same.
+# A sender who is at the bound may still withdraw demand and answer drains.
 _ROOM_FOR_LESS: Final = 2
 
 
 @dataclass(slots=True)
 class SendingBounds:
-    """Counts what is sent, and refuses what is too much. One instance a process."""
+    """Counts the demand that senders send, and refuses what exceeds the bounds. One instance a process."""
 
     census: DemandCensus
     clock: Clock
@@ -103,10 +103,10 @@ class SendingBounds:
         limits: TeamLimits,
         rules: DemandRules,
     ) -> None:
-        """Refuse what is too large beside all that waits.
+        """Refuse a workload that is too large beside everything that waits.
 
-        The n-th that waits has at most an n-th of the bound, so that 20,000 of up to 64 KiB have at most four times the
-        bound, whoever came first; nobody needs to know how large the others are.
+        The n-th waiting workload may have an n-th of the bound. So 20,000 workloads of up to 64 KiB have at most four
+        times the bound, in whatever order they came, and no check needs the size of the others.
         """
         bound = limits.waiting_bytes
         if bound is None:
@@ -140,7 +140,7 @@ class SendingBounds:
 
 
 def _stored_bytes(record: WorkloadRecord) -> int:
-    """Return the size of what was asked for; what planners add has its own bounds."""
+    """Return the size of what the sender asked for; what planners add to it has its own bounds."""
     return len(dumps(record.workload).encode())
 
 

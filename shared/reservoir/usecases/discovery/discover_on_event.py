@@ -1,4 +1,4 @@
-"""Discovery of reservations when AWS tells of a change: once, or once more, for all events of a moment."""
+"""Discovery of reservations when AWS reports a change: once, or once more, for all events of a moment."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from reservoir.usecases.discovery.discover_reservations import (
     Discovery,
 )
 
-# Whoever loses the row to another event sees what that one asked for, and mostly needs nothing of its own.
+# Another event may win the row. Its run sees what this one would have seen, so this run has mostly nothing left to do.
 _TRIES: Final = 10
 # While events keep coming in one reading follows the other; after so many the next event brings a new function.
 _READINGS_MAX: Final = 3
@@ -70,7 +70,7 @@ class DiscoverOnEvent:
         for _ in range(_TRIES):
             stored = self.turns.read()
             if stored.turn is None or stored.turn.began_at != began_at:
-                return None  # it was taken for dead, and somebody else reads by now
+                return None  # the lock expired, and another run reads by now
             turn = after_reading(stored.turn, self.clock.now(), failed=failed)
             try:
                 self.turns.write(turn, expected_revision=stored.revision)

@@ -268,7 +268,7 @@ class DiscoverReservations:
     def _groups(
         self, classes: Iterable[NodeClass]
     ) -> tuple[dict[str, frozenset[str]], dict[str, str]]:
-        """Read the resource groups that classes name; return their members, and errors of those that failed."""
+        """Read the resource groups that classes name; return their members, and the error of each unreadable group."""
         arns: set[str] = set()
         for node_class in classes:
             terms = node_class.capacity_reservation_selector_terms
@@ -313,7 +313,7 @@ class DiscoverReservations:
         shown: Mapping[str, ObservedReservation],
         observed_at: datetime,
     ) -> list[ReservationChange]:
-        """Save what is shown."""
+        """Save the observed reservations."""
         changes = []
         for key, reservation in shown.items():
             before = known.get(key)
@@ -326,7 +326,7 @@ class DiscoverReservations:
         return changes
 
     def _is_new(self, reservation: ObservedReservation) -> bool:
-        """Whether what is not among the stored rows has yet to be stored; a row that cannot be read stays as it is."""
+        """Whether a reservation without a stored row has to be stored. A row that cannot be read stays as it is."""
         if reservation.state in ENDED_STATES:
             return False
         try:
@@ -341,9 +341,9 @@ class DiscoverReservations:
         reservation: CapacityReservation,
         observed_at: datetime,
     ) -> None:
-        """Set exact timers for what is new or was moved.
+        """Set exact timers for reservations that are new or whose times moved.
 
-        A reservation that is to come is looked at when it begins; a block drains in time, and later when extended.
+        A future reservation is looked at when it begins. A block drains in time, and later when it was extended.
         """
         known = None if before is None else before.reservation
         start_at = reservation.start_at if reservation.is_upcoming(observed_at) else None
@@ -392,7 +392,10 @@ def _selection(
     unreadable: Mapping[str, str],
     now: datetime,
 ) -> _ShownReservations:
-    """Select anew; while a group of the class cannot be read, what the class had selected stays selected too."""
+    """Select the class's reservations.
+
+    While one of its groups cannot be read, the previous selection stays selected too.
+    """
     ids = set(selected_ids(node_class, observed.values(), groups, now))
     terms = node_class.capacity_reservation_selector_terms
     arns = {
@@ -411,9 +414,9 @@ def _selection(
 
 
 def _found_group(node_class: NodeClass, unreadable: Mapping[str, str]) -> str | None:
-    """Return the group for on-demand nodes if it is there; one that cannot be read is what it was.
+    """Return the group for on-demand nodes if it exists; a group that cannot be read is the previous one.
 
-    A group that is not there must not stop launches: these then run on demand, without a group.
+    A group that does not exist must not stop launches: they run on demand, without a group.
     """
     arn = node_class.reclaim_group_arn
     error = unreadable.get(arn or "")

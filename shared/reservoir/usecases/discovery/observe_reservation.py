@@ -49,8 +49,11 @@ class ReservationChange:
 
     @property
     def was_exhausted(self) -> bool:
-        """Whether EC2 shows that the last free units have gone; those that we promised were told of then."""
-        # what has ended is not full
+        """Whether EC2 shows that the last free units have gone.
+
+        Units that we promised were published as gone at that time.
+        """
+        # a reservation that has ended is not full
         is_usable = self.after.reservation.is_active(self.after.observed_at)
         was_free = self.before is not None and self.before.balance.free_units > 0
         return is_usable and was_free and self.after.balance.available_count <= 0
@@ -77,7 +80,7 @@ class ReservationObserver:
         twice. Raises UnreadableRowsError when the row became unreadable meanwhile.
         """
         absorbed = self._absorbable(before, observed_at)
-        # A row that was lost is made anew from the claims: what they hold stays promised.
+        # The claims replace a row that was lost: the units that they hold stay promised.
         outstanding_count = (
             len(self.node_claims.list_leased(reservation.id)) if before is None else 0
         )
@@ -105,15 +108,15 @@ class ReservationObserver:
     def observe_again(
         self, before: ReservationRecord, shown: ObservedReservation, observed_at: datetime
     ) -> bool:
-        """Save what EC2 shows now of a known reservation; return whether it offers more than before.
+        """Save what EC2 shows now of a known reservation; return whether it offers more units than before.
 
-        What has become of it is told first. Which groups it is in is read by discovery alone, and kept. Raises
+        Its changes are published first. Only discovery reads the groups of a reservation, so they are kept. Raises
         UnreadableRowsError as :meth:`observe` does, and AwsError.
         """
         facts = replace(shown, resource_group_arns=before.reservation.resource_group_arns)
         try:
             self.publisher.publish(news_of([(before, shown)], observed_at))
-        except AwsError:  # what is known of the reservation does not need the bus
+        except AwsError:  # the row can be saved without the bus
             self.observe(before, facts, observed_at)
             raise
         change = self.observe(before, facts, observed_at)
@@ -136,9 +139,10 @@ def news_of(
     seen: Iterable[tuple[ReservationRecord | None, ObservedReservation]],
     observed_at: datetime,
 ) -> list[ReservationChanged]:
-    """Return what has become of reservations, as they were stored and as they were seen then.
+    """Return the events about changes between the stored and the seen state of reservations.
 
-    It is told before it is saved: who dies in between tells it again. What was stored later is newer.
+    They are published before the state is saved: a run that dies in between publishes them again. A state stored later
+    is newer.
     """
     told = []
     for before, shown in seen:

@@ -1,8 +1,9 @@
-"""Reservations that begin: seen the moment they do, whether or not EC2's event arrives.
+"""Reservations that begin, seen at that moment, whether or not EC2's event arrives.
 
-Discovery sets a timer at the start of every reservation that it knows to come. The timer, like each minute's sweep,
-asks here; EC2 may be some seconds late, so the timer is then set again: soon at first, later less often. The sweep also
-has another service tell of what begins before the next one, which asks here too: timers may be late or lost.
+Discovery sets a timer at the start of every future reservation that it knows. The timer calls this use case, as each
+minute's sweep does. EC2 may be some seconds late, so the timer is then set again: soon at first, later less often. The
+sweep also has another service call for reservations that begin before the next sweep, because timers may be late or
+lost.
 """
 
 from collections.abc import Collection, Sequence

@@ -1,4 +1,4 @@
-"""Tells what would make the first launch into a reservation fail, while there is time to mend it."""
+"""Warns of what would make the first launch into a reservation fail, while there is time to fix it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class TellReadiness:
     publisher: EventPublisher
 
     def tell(self, records: Sequence[ReservationRecord], now: datetime) -> int:
-        """Publish what is news; return of how many reservations something is missing that was not told before.
+        """Publish what has newly been found missing; return for how many reservations.
 
         Raises AwsError and UnreadableRowsError.
         """
@@ -43,6 +43,6 @@ class TellReadiness:
         if not news:
             return 0
         self.publisher.publish([reservation_readiness(*found[key]) for key in news])
-        # Afterwards: a run that dies in between says it again.
+        # Afterwards: a run that dies in between publishes it again.
         self.reservations.mark_readiness_said(news)
         return sum(bool(found[key][1]) for key in news)

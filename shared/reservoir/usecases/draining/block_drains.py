@@ -27,8 +27,8 @@ from reservoir.usecases.draining.draining import Draining, DrainRequest
 
 _STEADY: Final = frozenset({ClaimState.LAUNCHED, ClaimState.RUNNING})
 _IN_USE: Final = _STEADY | {ClaimState.DRAINING}
-# Within this of a drain's start the end date is re-read from EC2: extensions move it without an event, and what was
-# discovered may be a minute old.
+# When a drain starts within this time, the end date is read from EC2 again: an extension moves it without an event, and
+# the last discovery may be a minute old.
 _REREAD_WITHIN: Final = timedelta(minutes=2)
 
 
@@ -142,7 +142,7 @@ class BlockDrains:
         # more shortly before, because a launch sets it for its own claims and may not know of earlier ones.
         wants_timer = bool(later) and (bool(moved) or is_near or len(later) < len(steady))
         for claim, drain in moved:
-            # whoever moves it this often will be seen by the next sweep
+            # a claim that changes this often is left to the next sweep
             with suppress(ConflictError):
                 save_claim(self.claims, claim, partial(_with_block_drain, drain))
         if wants_timer:
@@ -160,7 +160,7 @@ def _with_block_drain(drain: BlockDrain, claim: NodeClaim) -> NodeClaim | None:
 
 
 def _is_sooner(drain: BlockDrain, claim: NodeClaim) -> bool:
-    """Whether the block's end says something new: the claim drains later than that, or not at all yet."""
+    """Whether the block's end changes the drain: the claim drains later than that, or not at all yet."""
     return claim.drain is None or drain.deadline < claim.drain.deadline
 
 

@@ -1,7 +1,7 @@
-"""Ending drains at their deadlines: by an exact timer at the next one, and by whatever sweep comes after it.
+"""Ends drains at their deadlines, by an exact timer at the next one and by every sweep.
 
-One timer serves all drains. Whoever ends those that are over sets it to the next deadline, so the timers carry on from
-one to the next even while no sweep succeeds.
+One timer serves all drains. Each run that ends due drains sets it to the next deadline, so the timers continue even
+while no sweep succeeds.
 """
 
 from collections.abc import Collection, Mapping, Sequence

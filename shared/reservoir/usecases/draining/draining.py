@@ -53,7 +53,10 @@ _UNKNOWN_WORKLOAD: Final = "a workload on it cannot be read"
 
 @dataclass(frozen=True, slots=True)
 class DrainRequest:
-    """A node that shall drain. ``deadline`` None: the usual grace of the reason; ``operation``: who asked by hand."""
+    """A node that is to drain.
+
+    ``deadline`` None: the usual grace of the reason; ``operation``: the person who asked for it.
+    """
 
     claim: NodeClaim
     reason: DrainReason
@@ -63,10 +66,10 @@ class DrainRequest:
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """What became of claims that were to be moved: those that moved, and those that others kept moving meanwhile.
+    """The result of moving claims: those that moved, and those that other processes kept changing.
 
-    ``refused`` maps instance ids to the code with which EC2 refused to terminate them, ``held`` claims that stay as
-    they are to what holds them.
+    ``refused`` maps instance ids to the code with which EC2 refused to terminate them; ``held`` maps claims that stay
+    to what holds them.
     """
 
     moved: tuple[NodeClaim, ...] = ()
@@ -123,7 +126,7 @@ class Draining:
             moves = self._return_all(going, lambda claim: begins[claim.id](claim), now)
         else:
             moves = _each(going, hand_over, begins)
-        # Replicas that arrived between the two have not been told yet.
+        # Replicas that arrived between the two have not been notified yet.
         arrived = [
             claim
             for claim in moves.moved
@@ -140,7 +143,7 @@ class Draining:
         return Moves(moves.moved, moves.lost, ended.refused, held)
 
     def end_due(self, claims: Sequence[NodeClaim], now: datetime) -> Moves:
-        """Terminate nodes whose drain is over. Those that replicas have not left pass the envelope (again).
+        """Terminate nodes whose drain is over. The envelope decides (again) about nodes that replicas have not left.
 
         Raises UnreadableRowsError as ``terminate`` does.
         """
@@ -149,7 +152,7 @@ class Draining:
         return Moves(ended.moved, ended.lost, ended.refused, held)
 
     def _held(self, draining: Iterable[NodeClaim], now: datetime) -> Mapping[str, str]:
-        """Return those of the draining claims that the envelope does not let go, with what holds them."""
+        """Return the draining claims that the envelope does not let go, with what holds them."""
         by_kind: dict[EndingKind, list[str]] = {}
         for claim in draining:
             kind = None if claim.drain is None else kind_of(claim.drain.reason)
@@ -170,7 +173,7 @@ class Draining:
     ) -> Mapping[str, Decide]:
         """Return the decision for each claim, with everything read that it needs.
 
-        None for a node that nothing forces to go while nobody knows how much notice the work on it needs.
+        None for a node that may stay and whose work's notice is not known.
         """
         pool_names = {request.claim.node_pool_name for request in requests}
         pools = {
@@ -203,10 +206,10 @@ class Draining:
         return {request.claim.id: decision(request) for request in known}
 
     def _announce(self, draining: Sequence[NodeClaim], given: Collection[str]) -> None:
-        """Say which nodes drain. ``given``: claims whose deadline somebody else gave.
+        """Publish which nodes drain. ``given``: claims with a deadline from outside.
 
-        Those go whether or not the bus takes it, and their replicas are replaced meanwhile; a node that we choose to
-        drain stays while nobody can be told.
+        These drain whether or not the bus accepts the event, and their replicas are replaced meanwhile. A node that we
+        choose to drain stays while the event cannot be published.
         """
         forced = [claim for claim in draining if claim.id in given]
         chosen = [claim for claim in draining if claim.id not in given]
@@ -218,11 +221,11 @@ class Draining:
     def release(
         self, workload_key: str, claim_id: str, count: int | None, now: datetime
     ) -> bool:
-        """Note that ``count`` replicas (None: all) of the workload have left the claim's node; False: none was awaited.
+        """Record that ``count`` replicas (None: all) of the workload have left the claim's node; False: none was due.
 
-        During a drain the node goes as soon as everybody has left. Outside one, replicas that the workload has too many
-        of are taken off this node; a release that nobody asked for and that would leave too few changes nothing.
-        Raises ConflictError when every race for the claim was lost, and UnreadableRowsError.
+        A draining node is terminated as soon as all replicas have left. Outside a drain, surplus replicas of the
+        workload are taken off this node; a release that was not asked for and would leave too few replicas changes
+        nothing. Raises ConflictError when every race for the claim was lost, and UnreadableRowsError.
         """
         claim = self.claims.get(claim_id)
         if claim is None:
@@ -240,7 +243,7 @@ class Draining:
         return after is not None
 
     def let_followers_start(self, workload_key: str, left_id: str, now: datetime) -> None:
-        """Let replicas start that waited for those that have left a node; what follows at will waits for the sweep.
+        """Let replicas start that waited for replicas that have left a node; the sweep starts the less urgent ones.
 
         Raises UnreadableRowsError.
         """
@@ -256,11 +259,11 @@ class Draining:
     def shed_surplus(
         self, record: WorkloadRecord, hosts: Sequence[NodeClaim], now: datetime
     ) -> int:
-        """Take replicas that the workload has too many of off its nodes; return how many.
+        """Take surplus replicas of a workload off its nodes; return how many.
 
-        ``hosts`` are live claims. Dear and young nodes lose theirs first, reserved ones last: their units are paid
-        for. A node whose last replicas go is drained, so that the workload hears of it and can say when it is done.
-        Raises ConflictError when the claim of a node is fought over, and UnreadableRowsError.
+        ``hosts`` are live claims. Expensive and young nodes lose theirs first, reserved ones last: their units are paid
+        for. A node whose last replicas go is drained, so that the workload is notified and can report when it is done.
+        Raises ConflictError when other processes keep changing a node's claim, and UnreadableRowsError.
         """
         left = record.surplus_count
         emptied: list[NodeClaim] = []
@@ -284,11 +287,11 @@ class Draining:
         now: datetime,
         failures: Mapping[str, str] | None = None,
     ) -> Moves:
-        """Terminate the nodes of claims in one call of EC2; ``failures`` says why, by claim, where no drain does.
+        """Terminate the nodes of claims in one call of EC2; ``failures``: reasons by claim, other than drains.
 
-        The intent is committed first; the minute's sweep repeats what got lost. What is still placed there is demand
-        again at once, and not when EC2 says that the instance has ended. Raises UnreadableRowsError when a claim moved
-        and cannot be read again.
+        The intent is committed first; the minute's sweep repeats calls that got lost. Replicas that are still placed
+        there are demand again at once, and not only when EC2 reports that the instance has ended. Raises
+        UnreadableRowsError when a claim changed and cannot be read again.
         """
         why = failures or {}
         fresh = [claim for claim in claims if claim.state is not ClaimState.TERMINATING]
@@ -311,9 +314,9 @@ class Draining:
         failures: Mapping[str, str] | None = None,
         shown: Mapping[str, Instance] | None = None,
     ) -> Moves:
-        """Note that the instances of claims are gone; what still ran there is demand again.
+        """Record that the instances of claims are gone; replicas that still ran there are demand again.
 
-        ``failures`` says why, by claim, where neither a drain nor the claim does; ``shown`` has instances
+        ``failures`` gives the reason by claim, where neither a drain nor the claim has it; ``shown`` has the instances
         as EC2 last showed them, by claim. Raises UnreadableRowsError as ``terminate`` does.
         """
         why, last = failures or {}, shown or {}
@@ -358,7 +361,7 @@ class Draining:
         return taken > 0 and self._take_off(claim, workload_key, taken, now)
 
     def _drain_withdrawn(self, claims: Sequence[NodeClaim]) -> frozenset[str]:
-        """Drain nodes whose last replicas nobody wants; return those that do."""
+        """Drain nodes whose last replicas are withdrawn; return these nodes."""
         if not claims:
             return frozenset()
         moves = self.begin_drains(
@@ -402,7 +405,7 @@ def _notices(draining: Iterable[NodeClaim]) -> list[OutboundEvent]:
 
 
 def _noted(claim: NodeClaim | None, operation: Operation | None) -> NodeClaim | None:
-    """Keep with a claim that begins to drain who asked for it."""
+    """Return the claim with the person who asked for its drain."""
     if claim is None or operation is None:
         return claim
     return replace(claim, operations=with_operation(claim.operations, operation))
@@ -413,7 +416,7 @@ def _replica_count(claim: NodeClaim) -> int:
 
 
 def _goes_with(claim: NodeClaim, count: int) -> bool:
-    """Whether a node that runs must go, because so many replicas are all that it has; one of a static pool stands."""
+    """Whether a running node must end because these replicas are all that it has; a node of a static pool stays."""
     if claim.is_static:
         return False
     return count == _replica_count(claim) and claim.state in (

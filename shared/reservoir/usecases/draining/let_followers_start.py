@@ -12,10 +12,10 @@ from reservoir.usecases.claims.claim_moves import try_to_save_claims
 
 @dataclass(frozen=True, slots=True)
 class LetFollowersStart:
-    """Takes off claims whom their replicas waited for, once these have left.
+    """Lets replicas start that waited for others, once these have left.
 
-    Whoever releases does it at once for those that follow him, and the minute's sweep for all. A node that nobody tells
-    any more starts what it holds by itself when the deadline has passed that it was told.
+    A release does it at once for the replicas that follow it, and the minute's sweep for all. A node that the sweep
+    does not reach starts its replicas by itself when the deadline has passed that it was given.
     """
 
     claims: NodeClaimStore
@@ -37,7 +37,7 @@ class LetFollowersStart:
         for claim in followers:
             named |= _followed(claim)
         known = self.claims.get_many(named)
-        # Whoever loses a race here is looked at by the next sweep.
+        # The next sweep looks at claims that another process changed.
         moved = try_to_save_claims(
             self.claims, followers, lambda claim: settled(claim, known, now)
         )

@@ -9,10 +9,10 @@ from reservoir.ports.ec2 import InstanceTerminator, TerminationReceipt
 
 @dataclass(slots=True)
 class TerminationBatcher:
-    """An ``InstanceTerminator`` that gathers what it is asked for within ``batch`` and asks EC2 once, at its end.
+    """An ``InstanceTerminator`` that collects requests within ``batch`` and asks EC2 once, at its end.
 
-    The intents are committed by then, so the minute's sweep asks for what gets lost, and for what EC2 refuses, which
-    it reports: receipts are made before EC2 has said anything, and say nothing.
+    The intents are committed by then, so the minute's sweep repeats requests that got lost or that EC2 refused, and
+    reports refusals. Receipts are made before EC2 has answered, and report none.
     """
 
     terminator: InstanceTerminator

@@ -1,4 +1,4 @@
-"""Explain a node: the decision that made it, and what disruption last said of it."""
+"""Explains a node: the decision that made it, and the last statement of disruption about it."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ _SEEN_MICRO_USD: Final = 100  # the last of four decimals
 
 @dataclass(frozen=True, slots=True)
 class ExplainNode:
-    """Explains nodes, those that ended within the last days included."""
+    """Explains nodes, including those that ended within the last days."""
 
     claims: NodeClaimStore
     decisions: DecisionStore
@@ -88,7 +88,7 @@ class ExplainNode:
             }
         )
 
-    # --- what disruption says of it
+    # --- the reasons of disruption
 
     def _standing(self, claim: NodeClaim) -> Standing:
         mark, drain = claim.disruption, claim.drain
@@ -128,7 +128,7 @@ class ExplainNode:
         return None if command is None else _with_saving(command)
 
     def _staying(self, claim: NodeClaim) -> Standing:
-        """Say what the last pass said."""
+        """Return the reason that the last pass gave."""
         latest = self.decisions.load(LATEST_DECISION)
         if latest is None:
             return Standing(status="stays", text="disruption has not looked at it yet")
@@ -176,7 +176,7 @@ def _with_saving(command: DisruptionCommand) -> str:
 
 
 def _by_hand(claim: NodeClaim) -> str | None:
-    """Say who asked for the drain, and why."""
+    """Return who asked for the drain, and why."""
     if (
         claim.drain is None
         or claim.drain.reason is not DrainReason.REQUESTED
@@ -188,7 +188,7 @@ def _by_hand(claim: NodeClaim) -> str | None:
 
 
 def _planned(launches: tuple[PlannedNodes, ...], claim: NodeClaim) -> PlannedNodes | None:
-    """Return what was planned; EC2 chooses among the alternatives, so the claim may have become one of them."""
+    """Return the planned offering; EC2 chooses among the alternatives, so the claim may have become one of them."""
     mine = [
         planned for planned in launches if planned.node_pool_name == claim.node_pool_name
     ]

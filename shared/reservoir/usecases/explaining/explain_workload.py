@@ -33,7 +33,7 @@ class ExplainWorkload:
     clock: Clock
 
     def explain(self, key: str) -> WorkloadExplanation | None:
-        """Explain the workload ``namespace/name``; None when nobody ever submitted it, or it is forgotten.
+        """Explain the workload ``namespace/name``; None when it was never submitted, or is forgotten.
 
         Raises UnreadableRowsError.
         """

@@ -1,1 +1,1 @@
-"""Keeps what happens, and tells of it."""
+"""Keeps what happens, and shows it."""

@@ -1,4 +1,4 @@
-"""Keep what the outbound bus tells, so that people can look back."""
+"""Keeps the events of the outbound bus, so that people can look back."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -12,9 +12,9 @@ from reservoir.ports.state import UnreadableRowsError, WorkloadStore
 
 @dataclass(frozen=True, slots=True)
 class KeepEvents:
-    """Keeps events by what they are about, and by time. Each may come several times and in any order.
+    """Keeps events by the objects they concern, and by time. Each may come several times and in any order.
 
-    What they tell of demand is kept for longer, with what was wanted.
+    Events about demand are kept for longer, with the demand itself.
     """
 
     history: HistoryStore
@@ -36,7 +36,7 @@ class KeepEvents:
         return told
 
     def _steps(self, told: PastEvent) -> Iterator[DemandStep]:
-        """Yield the steps of demand; what is wanted by now may be a later generation than the event's, and is said."""
+        """Yield the steps of demand with their generation: the stored demand may be a later one than the event's."""
         for step in steps_of(told):
             if step.kind is not DemandStepKind.WANTED:
                 yield step

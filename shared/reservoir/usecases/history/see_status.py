@@ -31,13 +31,13 @@ REFUSALS: Final = frozenset(
     {"Launch Failed", "Launches Blocked", "Workload Rejected", "Endings Held"}
 )
 REFUSED_WITHIN: Final = timedelta(hours=24)
-# a reservation that begins soon, and what is missing for its first launch
+# a reservation that begins soon, and what its first launch lacks
 NearStart = tuple[CapacityReservation, tuple[Missing, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A source did not answer. What it would have said is unknown, which is never shown as zero."""
+    """A source did not answer. Its part is unknown, which is never shown as zero."""
 
     why: str
 
@@ -56,7 +56,7 @@ class LastDiscovery:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What there is, what was refused within a day, and how the deployment is."""
+    """What there is, what was refused within a day, and the health of the deployment."""
 
     asked_at: datetime
     there: Sample | Unknown

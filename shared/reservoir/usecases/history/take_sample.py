@@ -1,4 +1,4 @@
-"""Count what there is: for the history, for metrics, and for whoever asks now."""
+"""Counts what there is: for the history, for metrics, and for questions about the moment."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -37,7 +37,8 @@ class CountWhatIsThere:
     workloads: WorkloadStore
     offerings: OfferingStore
     clock: Clock
-    teams: Callable[[], Sequence[Team]] = tuple  # who may not read policy counts none
+    # a caller who may not read policy counts none
+    teams: Callable[[], Sequence[Team]] = tuple
     turns: ReadingTurns = field(default_factory=lambda: ReadingTurns(COUNTED_AT_ONCE))
 
     def count(self) -> Sample:
@@ -74,7 +75,7 @@ class CountWhatIsThere:
         """Return what waits; of more than there is room for the rest counts as one replica each."""
         self.turns.begin(now)
         read = self.workloads.read_waiting(
-            # by namespace: who may not read policy knows no teams
+            # by namespace: a caller who may not read policy knows no teams
             lambda keys: self.turns.reading(keys, (), lambda: str)
         )
         unread = (PendingForReason(key, 1, UNPLANNED, None) for key in self.turns.unread())
@@ -83,7 +84,7 @@ class CountWhatIsThere:
 
 @dataclass(frozen=True, slots=True)
 class TakeSample:
-    """Counts, and keeps what was counted."""
+    """Counts, and keeps the counts."""
 
     there: CountWhatIsThere
     history: HistoryStore

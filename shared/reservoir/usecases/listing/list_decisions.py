@@ -13,7 +13,7 @@ from reservoir.ports.state import NodeClaimStore
 
 @dataclass(frozen=True, slots=True)
 class ListedDecision:
-    """A decision, and the nodes that go back to it: the live ones, and others that were looked at."""
+    """A decision, and the nodes that it launched or chose to end: live ones, and others that were asked for."""
 
     row: DecisionRow
     nodes: tuple[NodeClaim, ...]
@@ -21,10 +21,10 @@ class ListedDecision:
 
 @dataclass(frozen=True, slots=True)
 class ListDecisions:
-    """Lists decisions that nodes of the moment and of lately go back to; others by name, as long as they are kept.
+    """Lists the decisions behind live and recent nodes; others by name, for as long as they are kept.
 
-    Decisions have no index by time, and a scan would read a fortnight of them. Nodes name those that matter: what
-    launched them, and what chose them to go.
+    Decisions have no index by time, and a scan would read a fortnight of them. Nodes name the decisions that matter:
+    the one that launched them, and the one that chose them to end.
     """
 
     decisions: DecisionStore
@@ -33,10 +33,10 @@ class ListDecisions:
     def list(
         self, names: Collection[str] = (), lately: Collection[str] = ()
     ) -> list[ListedDecision]:
-        """Return the decisions of these names; without any, those of live nodes and disruption's last. Newest first.
+        """Return the decisions of these names, newest first; without names, of live nodes and disruption's last.
 
-        ``lately``: claims of nodes that count as the live ones do, ended or not. Raises UnreadableRowsError for
-        decisions, and for claims of ``lately``, that cannot be read.
+        ``lately``: further claims whose decisions are listed, ended or not. Raises UnreadableRowsError for decisions,
+        and for claims of ``lately``, that cannot be read.
         """
         nodes: dict[str, list[NodeClaim]] = {LATEST_DECISION: []}
         live = {claim.id: claim for claim in self.claims.list_live()}

@@ -16,9 +16,9 @@ class ListNodes:
     claims: NodeClaimStore
 
     def list(self, names: Collection[str] = ()) -> list[NodeRow]:
-        """Return the nodes that names (claim or instance ids) name; without names, all live ones. By claim id.
+        """Return the nodes with these claim or instance ids; without any, all live ones. By claim id.
 
-        Raises UnreadableRowsError for those that are named.
+        Raises UnreadableRowsError for nodes that are named.
         """
         if not names:
             return [_row(claim) for claim in self.claims.list_live()]

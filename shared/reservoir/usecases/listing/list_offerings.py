@@ -54,7 +54,7 @@ class ListedOffering:
 
     @property
     def name(self) -> str:
-        """What it is called: type, zone, and its market or reservation."""
+        """The offering's name: its type, its zone, and its market or reservation."""
         return f"{self.instance_type}/{self.zone}/{self.reservation_id or self.capacity_type.value}"
 
     def row(self) -> OfferingRow:
@@ -88,10 +88,10 @@ class ListOfferings:
     def list(
         self, names: Collection[str] = (), wanted_by: ForPool | None = None
     ) -> list[ListedOffering]:
-        """Return the offerings of instance types, or families (``p5``), that names name; without names, of all.
+        """Return the offerings of these instance types or families (``p5``); without names, of all.
 
-        With a pool, only those that its requirements and its class allow. By type; reserved ones first, then
-        the cheapest. Raises UnreadableRowsError when the catalogue cannot be read.
+        With a pool, only those that its requirements and its class allow. By type; reserved ones first, then the
+        cheapest. Raises UnreadableRowsError when the catalogue cannot be read.
         """
         now = self.clock.now()
         pool = None if wanted_by is None else wanted_by.pool

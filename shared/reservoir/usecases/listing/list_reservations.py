@@ -23,9 +23,9 @@ class ListReservations:
     claims: NodeClaimStore
 
     def list(self, ids: Collection[str] = ()) -> list[ReservationRow]:
-        """Return the reservations that ids name; without ids, all current ones. By id.
+        """Return the reservations with these ids; without ids, all current ones. By id.
 
-        Raises UnreadableRowsError for those that are named.
+        Raises UnreadableRowsError for reservations that are named.
         """
         if ids:
             asked = [self.reservations.get(each) for each in sorted(set(ids))]
@@ -39,7 +39,7 @@ class ListReservations:
 
 
 def _holders(claims: Sequence[NodeClaim]) -> list[UnitHolder]:
-    """Return whose replicas are on the nodes, those that leave them included."""
+    """Return the namespaces whose replicas are on the nodes, including replicas that are leaving."""
     units: Counter[str] = Counter()
     replicas: Counter[str] = Counter()
     for claim in claims:

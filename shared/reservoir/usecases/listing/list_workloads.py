@@ -31,10 +31,11 @@ class ListedWorkloads:
 class ListWorkloads:
     """Lists workloads.
 
-    No index has all of them, and none is needed: what wants a place, or has one too many, is on the planner's list;
-    everything else that is wanted has a replica on a live claim. So what is read grows with the demand and the fleet
-    of the moment, and never with what was once submitted. Of what waits it reads no more than a planner's pass does,
-    each namespace its part, and always the same: a list that is watched does not change by itself.
+    No index has all of them, and none is needed: a workload that wants a place, or has one too many, is on the
+    planner's list; every other wanted workload has a replica on a live claim. So the listing reads as much as there is
+    demand and fleet at the moment, and not all that was ever submitted. Of waiting workloads it reads no more than a
+    planner's pass does, an equal part of each namespace, and always the same ones, so that a watched list does not
+    change by itself.
     """
 
     workloads: WorkloadStore
@@ -42,12 +43,12 @@ class ListWorkloads:
     bound: ReadingBound = field(default_factory=ReadingBound)
 
     def named(self, keys: Collection[str]) -> Sequence[WorkloadRow]:
-        """Return those that keys (``namespace/name``) name and that are known. Raises UnreadableRowsError."""
+        """Return the workloads with these keys (``namespace/name``) that exist. Raises UnreadableRowsError."""
         records = self.workloads.get_many(keys)
         return _rows(records, self.claims.list_live())
 
     def list(self, namespace: str = "") -> ListedWorkloads:
-        """Return those of a namespace, or of all where none is given. Raises UnreadableRowsError."""
+        """Return the workloads of a namespace, or of all namespaces. Raises UnreadableRowsError."""
         live = self.claims.list_live()
         placed = set(_of_namespace(placed_keys(live), namespace))
         turns = ReadingTurns(self.bound)

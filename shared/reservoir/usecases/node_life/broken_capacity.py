@@ -1,4 +1,4 @@
-"""Report units of a reservation in which one node after the other does not boot, with what EC2 says about them."""
+"""Reports units of a reservation in which one node after the other fails to boot, with EC2's status of them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -58,7 +58,7 @@ class BrokenCapacity:
         suspects_more = after.suspected_count(now) > (
             0 if before is None else before.suspected_count(now)
         )
-        # said before it is remembered: a repeat says it again rather than never
+        # Published before it is stored: a run that dies in between publishes it again, and it is never lost.
         if suspects_more:
             self.publisher.publish(
                 [self._suspicion(record.reservation, after, claims, now)]
@@ -90,7 +90,7 @@ class BrokenCapacity:
         )
 
     def _status(self, capacity_block_id: str | None) -> BlockStatusDetail | None:
-        """Return what EC2 says; the report is worth having without it."""
+        """Return EC2's status of the instances; the report is useful without it."""
         if capacity_block_id is None:
             return None
         try:

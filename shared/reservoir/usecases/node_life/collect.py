@@ -54,9 +54,9 @@ _TAGS_MAX: Final = 250
 class CollectReport:
     """Counts of one run.
 
-    ``orphan_count`` instances have no claim; ``spared`` says of those that were not terminated why. ``held`` says of
-    each kind of endings that is being held back what was asked for last, and ``unknown_tables`` why the tables are not
-    taken for whole.
+    ``orphan_count`` instances have no claim; ``spared`` gives the reason for each that was not terminated. ``held``
+    maps each kind of endings that is held back to what was asked for last; ``unknown_tables`` says why the tables are
+    not taken to be complete.
     """
 
     resent_count: int
@@ -204,7 +204,7 @@ class Collect:
         attempts = {
             each.id: self.attempts.latest(each.batch_id or "") for each in unclaimed
         }
-        # A launch that was under way when claims were read may be over by now, and has said so in its claims first.
+        # A launch that was in progress when claims were read may be over by now; it has written its claims first.
         taken = {**taken, **self._claimed_by(attempts.values())}
         orphans: list[str] = []
         spared = dict.fromkeys(sorted(lost), "its claim cannot be read")
@@ -227,7 +227,7 @@ class Collect:
     def _claimed_by(
         self, attempts: Iterable[LaunchAttempt | None]
     ) -> Mapping[str, NodeClaim]:
-        """Return claims by instance, of those that attempts name; their rows show what the index may not yet."""
+        """Return, by instance, the claims that attempts name; their rows may show what the index does not show yet."""
         ids: set[str] = set()
         for attempt in attempts:
             if attempt is not None:
@@ -238,7 +238,7 @@ class Collect:
         }
 
     def _tag(self, owned: Sequence[Instance]) -> tuple[int, str | None]:
-        """Tag instances with their claims where the launch did not come to it; return how many, or what EC2 said."""
+        """Tag instances with their claims where the launch did not get to it; return how many, or EC2's error."""
         untagged = [
             i.id
             for i in owned
@@ -256,7 +256,7 @@ class Collect:
         return len(named), None
 
     def _publish_kept(self) -> tuple[int, str | None]:
-        """Publish what the outbound bus refused before; return how many requests, and what it still says."""
+        """Publish the events that the outbound bus refused before; return how many requests, and its last error."""
         if self.unpublished is None:
             return 0, None
         try:

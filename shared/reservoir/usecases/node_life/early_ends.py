@@ -1,6 +1,6 @@
-"""Remember instances that ended before they ran, let rest what carries the cause, and tell (``core.early_end``).
+"""Remembers instances that ended before they ran, lets what caused it rest, and publishes it (``core.early_end``).
 
-EC2 accepted these launches, so nothing else speaks against doing the same again as soon as the replicas are demand.
+EC2 accepted these launches, so without a rest the same would be launched again as soon as the replicas are demand.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -162,7 +162,7 @@ class EarlyEnds:
             )
 
     def _tell(self, ends: Sequence[EarlyEnd], rests: Mapping[Rested, datetime]) -> None:
-        """Say it before it is remembered: a repeat says it again rather than never."""
+        """Publish it before it is stored: a run that dies in between publishes it again, and it is never lost."""
         events: list[OutboundEvent] = []
         told: set[Rested] = set()
         for end in ends:

@@ -1,7 +1,8 @@
-"""Whatever time alone brings about: block drains, deadlines, ages, nodes that never came up. Every minute.
+"""Everything that time alone causes: block drains, deadlines, ages, nodes that never came up. Every minute.
 
-The same sweep finds what lost events would have told. An exact timer asks for its own reservation only: all Capacity
-Blocks end at the same time of day, and as many sweeps at once would each announce, and fight over, the same drains.
+The same sweep finds what lost events would have reported. An exact timer asks for its own reservation only: all
+Capacity Blocks end at the same time of day, and as many sweeps at once would each announce, and compete for, the same
+drains.
 """
 
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -43,7 +44,7 @@ from reservoir.usecases.node_life.node_life import NodeLife
 
 # R-160: a check that has failed for two minutes is no hiccup any more.
 _IMPAIRED_FOR: Final = timedelta(seconds=120)
-# A clock that is further behind is none that functions have: AWS refuses what is signed five minutes off.
+# No function has a clock that is further behind: AWS refuses requests that were signed five minutes off.
 _BEHIND_MAX: Final = timedelta(minutes=5)
 _STEADY: Final = frozenset({ClaimState.LAUNCHED, ClaimState.RUNNING})
 _TENDED: Final = _STEADY | {ClaimState.DRAINING}
@@ -70,7 +71,8 @@ class ExpireReport:
     early_count: int = 0  # nodes that ended before they ran
     blocked_count: int = 0  # classes that rest because their nodes do
     started_count: int = 0  # reservations that were seen to begin
-    unread_count: int = 0  # readings that EC2 refused; what was known before was used
+    # descriptions that EC2 refused; the stored state was used instead
+    unread_count: int = 0
     health_unread_count: int = 0  # whether EC2 did not say which nodes are unhealthy
     refused: dict[str, str] = field(default_factory=dict)
 
@@ -107,7 +109,7 @@ class Expire:
         report.block_drain_late_s = _seconds(blocks.late)
         over = self._end_drains(live, report, now)
         LetFollowersStart(self.claims).sweep(live, now)
-        # What has just been moved is left to the next sweep: it is no longer what was listed.
+        # Claims that were just moved are left to the next sweep: they are no longer as they were listed.
         rest = [
             claim for claim in live if claim.id not in draining and claim.id not in over
         ]
@@ -206,8 +208,9 @@ class Expire:
     ) -> int:
         """Drain nodes past their pool's expireAfter, oldest first, as many as the pool's budgets for drift allow.
 
-        Karpenter ignores budgets here; a fleet that was launched together would then go together. Its budgets know no
-        reason for age; drift replaces nodes too. ``leaving`` are those that this sweep has found gone, or has drained.
+        Karpenter ignores budgets here; a fleet that was launched together would then go together. Its budgets have no
+        reason for age, so drift's count: drift replaces nodes too. ``leaving``: nodes that this sweep has found gone or
+        has drained.
         """
         count = 0
         claims = {claim.id: claim for claim in live}
@@ -218,7 +221,7 @@ class Expire:
         ]
         for name in sorted({claim.node_pool_name for claim in staying}):
             pool = unreadable.node_pool(self.policy, name)
-            # disruption renews what stands
+            # disruption replaces nodes that run
             if pool is None or pool.expire_after_s is None or pool.is_static:
                 continue
             limit = timedelta(seconds=pool.expire_after_s)

@@ -1,7 +1,6 @@
-"""Nodes tell what becomes of their replicas: arrived, ready, failed, finished, gone from a node that drains.
+"""Reports of nodes about their replicas: arrived, ready, failed, finished, gone from a node that drains.
 
-Each report of replicas is told on the bus before anything is written, as everywhere: a function that dies in between
-tells it again.
+As everywhere, each report is published before anything is written: a function that dies in between publishes it again.
 """
 
 from dataclasses import dataclass, replace
@@ -31,7 +30,7 @@ from reservoir.usecases.claims.announce import hosted_ref, node_detail, stored_r
 from reservoir.usecases.claims.claim_moves import save_claim, save_claims
 from reservoir.usecases.draining.draining import Draining
 
-# A command that fails so often in a row is not helped by another start: somebody should look.
+# Another start does not help a command that fails so often in a row: a person should look.
 CRASH_LOOP_RESTARTS: Final = 3
 _TRIES: Final = 6  # of a race for the claim and the workload
 
@@ -112,14 +111,14 @@ class FollowReplicas:
                 replicas=report.replicas,
             )
         )
-        # What came late, or again because replicas run anew after a failure, changes nothing.
+        # A report that came late, or again because replicas run again after a failure, changes nothing.
         save_claim(self.claims, claim, lambda it: replicas.ready(it, key, report.replicas))
 
     def _finish(self, claim: NodeClaim, key: str, report: FinishedReport) -> None:
         lost: ConflictError | None = None
         for _ in range(_TRIES):
-            # In this order: a claim that is newer than its record shows a repeat for what it is, and an older one would
-            # have the same replicas told of twice.
+            # In this order: a claim that is newer than its record shows that a report is a repeat; with an older one
+            # the same replicas would be reported twice.
             record = self.workloads.get(key)
             current = self.claims.get(claim.id)
             done = (
@@ -128,7 +127,7 @@ class FollowReplicas:
                 else replicas.finished(current, key, report.replicas, self.clock.now())
             )
             if current is None or done is None or record is None or record.withdrawn:
-                # A repeat; or nobody wants them, and their node drains or is about to.
+                # A repeat; or the replicas are not wanted, and their node drains or is about to.
                 self._end_if_over(current)
                 return
             after = _with_finished(record, done)
@@ -151,7 +150,7 @@ class FollowReplicas:
 
     def _go_on(self, claim: NodeClaim, record: WorkloadRecord) -> None:
         self._end_if_over(claim)
-        # what was to take the finished one's place is one too many
+        # the replica that was to replace the finished one is surplus
         if record.needs_planning:
             self.queue.wake_planner(reason="replicas finished", workload_keys=[record.key])
 

@@ -40,7 +40,7 @@ class LeaveSpot:
     def note(self, interrupted: Sequence[NodeClaim], now: datetime) -> frozenset[str]:
         """Return the workloads that rest from spot now. To be called before the nodes drain.
 
-        Who begins to rest is told first: a run that dies in between tells it again.
+        Events about workloads that begin to rest are published first: a run that dies in between publishes them again.
         """
         records, _ = unreadable.workloads(self.workloads, placed_keys(interrupted))
         known = {

@@ -169,7 +169,7 @@ class NodeLife:
             try:
                 node_class = self.policy.node_class(claim.node_class_name)
             except UnreadableRowsError:
-                continue  # what it selects is not known, so the node stays what it is
+                continue  # the class's selection is not known, so the node stays as it is
             selected = (
                 frozenset()
                 if node_class is None
@@ -201,7 +201,7 @@ def _state_reason(instance: Instance | None) -> str | None:
 
 
 def _running(now: datetime, launched_at: datetime, claim: NodeClaim) -> NodeClaim | None:
-    """Note that an instance runs, and when EC2 says that it was launched: the launch knew only when it was answered."""
+    """Record that an instance runs, and when EC2 says that it was launched: the launch only knew when EC2 answered."""
     if not claim.may_become(ClaimState.RUNNING):
         return None
     return replace(claim, state=ClaimState.RUNNING, running_at=now, launched_at=launched_at)

@@ -1,6 +1,6 @@
-"""React to what AWS tells: interruptions, state changes, scheduled maintenance, reservations.
+"""Reacts to events of AWS: interruptions, state changes, scheduled maintenance, reservations.
 
-Events are hints, late and doubled ones too: instances are re-read, and only what EC2 confirms is acted upon.
+Events are hints, and may be late or doubled: instances are read again, and only what EC2 confirms has an effect.
 """
 
 from collections import Counter
@@ -43,7 +43,7 @@ from reservoir.usecases.node_life.node_life import NodeLife
 
 # A warning that arrives this late is about a machine that has long been dealt with; EC2 itself gives two minutes.
 _STALE_AFTER: Final = timedelta(minutes=15)
-# for users, who would take it for insufficient capacity
+# for users, who would otherwise take it for insufficient capacity
 _INTERRUPTED: Final = "EC2 interrupts its instances"
 _INTERRUPTIONS: Final = frozenset(
     {NoticeKind.SPOT_INTERRUPTION, NoticeKind.RESERVATION_INTERRUPTION}
@@ -88,7 +88,7 @@ class _Warned:
         return self.instance.lifecycle == SPOT_LIFECYCLE
 
     def is_about_spot(self, kinds: Set[NoticeKind]) -> bool:
-        """Whether the offering of the node is running short, as notices of these kinds tell."""
+        """Whether notices of these kinds mean that the offering of the node is running short."""
         is_spot = self.is_on_spot and self.claim.offering.capacity_type is CapacityType.SPOT
         return is_spot and self.notice.kind in kinds
 
@@ -162,8 +162,9 @@ class React:
     ) -> tuple[Mapping[str, NodeClaim], frozenset[str]]:
         """Return claims by instance id, and the instances whose claims cannot be read.
 
-        Instances name their claims: those are read by the hundred, and only what is left is looked up one by one. A tag
-        is a hint, the claim itself says whose it is. Claims are read after instances, so they know at least as much.
+        Instances name their claims: those are read by the hundred, and only the rest is looked up one by one. A tag is
+        a hint; the claim itself says which instance it has. Claims are read after instances, so they know at least as
+        much.
         """
         tagged = {key: it.claim_id for key, it in shown.items() if it.claim_id is not None}
         named = unreadable.claims_named(self.claims, set(tagged.values()))
@@ -351,7 +352,7 @@ def _reservations_named(notices: Iterable[Notice]) -> frozenset[str]:
 def _warnings(
     claim: NodeClaim, instance: Instance | None, notices: Sequence[Notice], now: datetime
 ) -> Iterator[_Warned]:
-    """Yield what is still worth heeding about a node.
+    """Yield the warnings about a node that still matter.
 
     EC2 may warn of an interruption before it shows the instance: two minutes are too few to wait until it does.
     """

@@ -1,7 +1,7 @@
 """Whose objects a request may be about.
 
-IAM says who may ask at all. A principal of a Team then acts for its namespaces alone: on nodes that carry nothing but
-their replicas, and on their workloads. Whoever is a principal of no Team is an operator of the deployment.
+IAM decides who may ask at all. A principal of a Team then acts for its namespaces alone: on nodes that carry only their
+replicas, and on their workloads. A principal of no Team is an operator of the deployment.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""One request of an operator: told on the bus who wants what, then done."""
+"""One request of an operator: an event says who wants what, then it is done."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,10 +37,10 @@ class Operate:
     clock: Clock
 
     def run(self, request: OperationRequest, sender: Sender) -> list[OperationResult]:
-        """Do what somebody whom AWS has vouched for asks; return what became of each object.
+        """Do what a caller asks whom AWS has identified; return the result for each object.
 
-        It is told first: a request that dies half-way is known, and a repeat does the rest. Raises UnreadableRowError
-        and AwsError.
+        The event comes first: a request that dies half-way is known, and a repeat does the rest. Raises
+        UnreadableRowError and AwsError.
         """
         now = self.clock.now()
         is_about_nodes = request.verb not in POOL_VERBS | WORKLOAD_VERBS | ENVELOPE_VERBS

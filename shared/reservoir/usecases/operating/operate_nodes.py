@@ -1,7 +1,7 @@
 """Cordon, uncordon, drain and delete nodes by hand.
 
-Each is one write of the claim, which carries who did it and why; a drain is then carried on by whatever sweep comes
-next, as every drain is. A repeat finds the claim as it is wanted and changes nothing.
+Each is one write of the claim, which records who did it and why. The sweeps then continue the drain, as they do every
+drain. A repeat finds the claim as wanted and changes nothing.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -41,7 +41,7 @@ class OperateNodes:
         return [claims[name].id if name in claims else name for name in names]
 
     def cordon(self, names: Sequence[str], operation: Operation) -> list[OperationResult]:
-        """Let the nodes take no new replicas; those that they have stay. Raises UnreadableRowsError."""
+        """Stop the nodes from taking new replicas; they keep those that they have. Raises UnreadableRowsError."""
         return list(
             self._each(names, lambda name, claim: self._cordon(name, claim, operation))
         )
@@ -141,7 +141,7 @@ def _why_not(claim: NodeClaim) -> str | None:
 def _drained(
     name: str, claim: NodeClaim | None, moves: Moves, now: datetime
 ) -> OperationResult:
-    """Say what became of the request to drain a node."""
+    """Return the result of the request to drain a node."""
     if claim is None:
         return _refused(name, "it does not exist")
     why_not = _why_not(claim)

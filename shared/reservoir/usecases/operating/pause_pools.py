@@ -35,7 +35,7 @@ class PausePools:
             self._set(name, operation, is_paused=False) for name in dict.fromkeys(names)
         ]
         if any(result.outcome != "refused" for result in results):
-            # Also where nothing changed: whoever resumed it may have died before it could wake anybody.
+            # Also where nothing changed: the request that resumed it may have died before it woke the planner.
             self.queue.wake_planner(reason="pool resumed")
         return results
 

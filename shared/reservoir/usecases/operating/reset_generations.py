@@ -1,6 +1,6 @@
-"""Let a workload's next message begin at generation 1 again, by hand.
+"""Lets a workload's next message begin at generation 1 again, by hand.
 
-Somebody sent a generation so high that nothing can follow it. What was wanted, and what runs, stays.
+It is for a workload whose sender sent a generation so high that none can follow it. Its demand and its replicas stay.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _TRIES: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class ResetGenerations:
-    """Acts on workloads, named ``NAMESPACE/NAME``. Who asked, and why, is told on the bus before it is done."""
+    """Acts on workloads, named ``NAMESPACE/NAME``. An event says who asked, and why, before it is done."""
 
     workloads: WorkloadStore
 

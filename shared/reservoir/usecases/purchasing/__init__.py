@@ -1,1 +1,1 @@
-"""Buying capacity with the credentials of whoever runs the command line; no function may."""
+"""Buying capacity with the credentials of the person at the command line; no function may."""

@@ -1,9 +1,9 @@
-"""Capacity is bought, and reservations are changed, at most once, within the ceilings, by somebody with a name.
+"""Capacity is bought, and reservations are changed, at most once, within the ceilings, by a named person.
 
-The intent is written before EC2 is asked, under the condition that the book is still the one that the buyer was shown.
-Only the process that has written an intent asks EC2, once, within a minute. Whatever happens then, nobody asks again
-for this offering: what became of it is looked up, by the intent's tag or in the history of extensions, and where EC2
-shows nothing, somebody decides.
+The intent is written before EC2 is asked, under the condition that the book has not changed since the buyer saw it.
+Only the process that has written an intent asks EC2, once, within a minute. Whatever happens then, no process asks
+again for this offering. The outcome is looked up, by the intent's tag or in the history of extensions; where EC2 shows
+nothing, a person decides.
 """
 
 from collections.abc import Callable
@@ -21,25 +21,25 @@ from reservoir.ports.messaging import EventPublisher
 from reservoir.ports.state import ConflictError
 from reservoir.ports.system import Clock
 
-# EC2 may show what it sold some moments later; until then it is looked for after each of these pauses.
+# EC2 may show what it sold some moments later; after each of these pauses it is looked for again.
 _LOOKS_AFTER_S: Final = (0, 2, 5, 10, 20)
 
 
 class PurchaseRefusedError(Exception):
-    """Nothing was asked of EC2; the reasons are for whoever wanted to buy."""
+    """EC2 was not asked; the reasons are for the buyer."""
 
 
 class Result(StrEnum):
-    """What is known of a purchase in the end."""
+    """The outcome of a purchase, as far as it is known."""
 
     BOUGHT = "bought"
     NOT_BOUGHT = "not-bought"
-    UNCLEAR = "unclear"  # somebody has to look
+    UNCLEAR = "unclear"  # a person has to look
 
 
 @dataclass(frozen=True, slots=True)
 class PurchaseOutcome:
-    """What became of a purchase; ``why`` says of what was not bought, or is unclear, what is known."""
+    """The outcome of a purchase; ``why`` says what is known of one that was not made or is unclear."""
 
     result: Result
     purchase: Purchase
@@ -82,10 +82,10 @@ class BuyBlock:
         return Preview(order, seen, seen.book.spent_micro_usd(f"{now:%Y-%m}"), tuple(found))
 
     def buy(self, agreed: Preview) -> PurchaseOutcome:
-        """Buy what somebody has agreed to.
+        """Buy what the buyer has agreed to.
 
-        Raises PurchaseRefusedError when something speaks against it, ConflictError when somebody else has bought since
-        the preview, and AwsError and UnreadableRowError; then nothing was bought by this call, or the intent stands.
+        Raises PurchaseRefusedError when something forbids it, ConflictError when another purchase was made since the
+        preview, and AwsError and UnreadableRowError; then this call bought nothing, or the intent stays open.
         """
         order, now = agreed.order, self.clock.now()
         against = refusals(agreed.seen.book, order.counted_micro_usd, self.ceilings, now)
@@ -106,9 +106,9 @@ class BuyBlock:
         return self._ask(intent)
 
     def settle(self, purchase_id: str, *, not_bought: str | None = None) -> PurchaseOutcome:
-        """Find out what became of a purchase that is not settled; ``not_bought`` says why somebody is sure.
+        """Find out the outcome of an open purchase; ``not_bought`` is how the caller knows that it was not made.
 
-        Raises PurchaseRefusedError when there is no such purchase, or it is too early to be sure.
+        Raises PurchaseRefusedError when there is no such purchase, or when it is too early to be sure.
         """
         purchase = self.store.get(purchase_id)
         if purchase is None:
@@ -163,10 +163,9 @@ class BuyBlock:
         )
 
     def _settle(self, intent: Purchase, settled: Purchase) -> PurchaseOutcome:
-        """Tell, then write: who dies in between leaves the purchase open, and whoever settles it tells it again.
+        """Publish, then write: a process that dies in between leaves the purchase open; settling it publishes again.
 
-        A bus that refuses keeps nothing from being written: the book is the record, and while a purchase is open nobody
-        else may buy.
+        A bus that refuses stops no write: the book is the record, and while a purchase is open no other can be made.
         """
         outcome = _known_outcome(settled)
         if settled.state is PurchaseState.BOUGHT and settled.order.adds_capacity:
@@ -181,10 +180,10 @@ class BuyBlock:
                     expected_revision=seen.revision,
                 )
         except ConflictError:
-            # somebody else has settled it at the same moment, and found the same
+            # another process has settled it at the same moment, and found the same
             return outcome
         except AwsError as error:
-            # what became of it is known all the same, and whoever settles it will find it
+            # the outcome is known all the same, and settling the purchase will find it
             return replace(
                 outcome,
                 why=f"{outcome.why} (not written down: {error})".strip(),
@@ -229,5 +228,5 @@ def _told(purchase: Purchase) -> CapacityPurchased:
 
 
 def amount(order: BlockOrder) -> str:
-    """Return what has to be typed to agree: the fee in USD, without the currency."""
+    """Return the amount that the buyer types to agree: the fee in USD, without the currency."""
     return usd(order.fee_micro_usd).removesuffix(" USD")

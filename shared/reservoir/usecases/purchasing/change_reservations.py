@@ -1,6 +1,6 @@
-"""What a change of on-demand reservations would do and cost, as an order that somebody can agree to.
+"""What a change of on-demand reservations would do and cost, as an order that a buyer can agree to.
 
-Looks at the reservations as EC2 shows them now, refuses what EC2 would refuse, and has EC2 quote what it charges.
+Reads the reservations as EC2 shows them now, refuses what EC2 would refuse, and has EC2 quote what it charges.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ Tags = tuple[tuple[str, str], ...]
 
 
 class ChangeRefusedError(Exception):
-    """EC2 would refuse it, or nobody can say what it costs; the reasons are for whoever asked."""
+    """EC2 would refuse the change, or its cost is not known; the reasons are for the caller."""
 
     def __init__(self, reasons: Sequence[str]) -> None:
         super().__init__("; ".join(reasons))
@@ -40,7 +40,7 @@ class ChangeRefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class NewReservation:
-    """A reservation that somebody wants; ``starts_at`` None: now."""
+    """A reservation that the caller wants; ``starts_at`` None: now."""
 
     instance_type: str
     zone: str
@@ -55,7 +55,7 @@ class NewReservation:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """An order, and what should be known of it before somebody agrees."""
+    """An order, and notes that the buyer should read before agreeing."""
 
     order: BlockOrder
     notes: tuple[str, ...]

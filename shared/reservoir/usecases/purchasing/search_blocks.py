@@ -1,6 +1,6 @@
-"""Which Capacity Blocks to buy for workloads that wait: what is on sale is asked for, and the cheapest choice made.
+"""Which Capacity Blocks to buy for waiting workloads: asks EC2 for offerings and makes the cheapest choice.
 
-Nothing is written, and nothing is bought.
+It writes nothing and buys nothing.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -54,11 +54,11 @@ _PAUSE_S: Final = 7.0
 
 
 class SearchRefusedError(Exception):
-    """The search cannot be made; the sentence is for whoever asked."""
+    """The search cannot be made; the sentence is for the caller."""
 
 
 class BlocksOnSale(BlockOfferingReader, BlockExtensionReader, Protocol):
-    """What is on sale."""
+    """Reads the blocks and extensions that are on sale."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +72,9 @@ class OfferedBlock:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The choice, beside the best one that buys nothing. ``on_sale``: what was looked at, by id.
+    """The choice, beside the best one that buys nothing. ``on_sale``: the offerings that were considered, by id.
 
-    ``left_out``: workloads that wait and were not looked at, with why. ``is_exact``: no choice is better.
+    ``left_out``: waiting workloads that were not considered, with why. ``is_exact``: no choice is better.
     """
 
     choice: BlockChoice
@@ -106,7 +106,7 @@ class _OwnedBlock(NamedTuple):
 
 @dataclass
 class SearchBlocks:
-    """The use case. ``waiting_micro_usd_per_unit_hour``: what it is worth that a unit of work waits an hour less."""
+    """The use case. ``waiting_micro_usd_per_unit_hour``: what it is worth that one unit's work waits an hour less."""
 
     workloads: WorkloadStore
     reservations: ReservationStore

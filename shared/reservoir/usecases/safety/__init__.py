@@ -1,1 +1,1 @@
-"""What keeps a fleet from being ended by mistake. Whoever is about to end something of our own choice asks here."""
+"""Keeps a fleet from being ended by mistake. Each use case asks here before it ends something by its own choice."""

@@ -1,7 +1,7 @@
-"""The gate that every ending of our own choice passes: known tables, a tally under its bound, and a trace when held.
+"""The gate for every ending by our own choice: known tables, a tally under its bound, and an event when held back.
 
-The tally is written before anything ends, under the condition that nobody else has written it: passes that overlap, and
-functions that run at once, share one bound. What cannot be read or written is never taken for leave.
+The tally is written before anything ends, under the condition that it has not changed: passes that overlap, and
+functions that run at once, share one bound. A tally that cannot be read or written never counts as permission.
 """
 
 from collections.abc import Collection
@@ -24,7 +24,7 @@ _TRIES: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """What may end, by id; ``why`` says of the others what holds them."""
+    """What may end, by id; ``why`` gives the reason for each of the others."""
 
     admitted: frozenset[str]
     why: str = ""
@@ -91,7 +91,7 @@ class Envelope:
         return frozenset(chain.from_iterable(each.ids for each in passed))
 
     def holding(self, now: datetime) -> tuple[Tally, ...]:
-        """Return the tallies of what is being held back. Raises UnreadableRowError, AwsError."""
+        """Return the tallies of endings that are held back. Raises UnreadableRowError, AwsError."""
         tallies = [self.tallies.get(kind).tally for kind in EndingKind]
         return tuple(tally for tally in tallies if tally.is_holding(now))
 

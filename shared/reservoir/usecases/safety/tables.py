@@ -1,4 +1,4 @@
-"""Whether the tables are the deployment's own, and the command that says so after somebody looked."""
+"""Whether the tables are the deployment's own, and the command that confirms it after a person has looked."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from reservoir.ports.messaging import EventPublisher
 from reservoir.ports.safety import TableMarkStore, UnreadableRowError
 from reservoir.ports.state import ConflictError
 
-UNASKED: Final = "reservoir"  # who marked the tables of a new deployment
+UNASKED: Final = "reservoir"  # written as the one who marked the tables of a new deployment
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class OwnTables:
     deployment: str
 
     def recognition(self) -> Recognition:
-        """Return whether the tables are our own. What cannot be read is not recognised, and says why."""
+        """Return whether the tables are our own. Tables that cannot be read are not recognised; the reason says so."""
         try:
             return recognise(self.deployment, self.store.read())
         except (UnreadableRowError, AwsError) as error:
@@ -44,7 +44,7 @@ class OwnTables:
     ) -> Recognition:
         """As :meth:`recognition`; the tables of a new deployment are marked first.
 
-        ``explained_ids`` says which of the ``owned`` instances the tables know; it is asked only when it matters.
+        ``explained_ids`` returns which of the ``owned`` instances the tables know; it is called only when it matters.
         """
         found = self.recognition()
         if found.is_whole or found.mark is not None:
@@ -80,9 +80,9 @@ class AdoptTables:
     def adopt(
         self, seen: Sequence[MarkedTable], *, by: str, reason: str, now: datetime
     ) -> Recognition:
-        """Mark the tables that were ``seen``; what was launched before is not ended as an orphan any more.
+        """Mark the tables that were ``seen``; from then on no instance that was launched before ends as an orphan.
 
-        Raises ConflictError when they were marked by somebody else meanwhile.
+        Raises ConflictError when another process marked them meanwhile.
         """
         mark = next_mark(self.own.deployment, seen, made_at=now, made_by=by, reason=reason)
         self.own.store.write(mark, seen)

@@ -24,9 +24,9 @@ class ExplainAlternatives:
     policy: SchedulingPolicy
 
     def explain(self, key: str) -> list[DecisionAlternatives]:
-        """Return what each plan could have chosen for the workload that has nodes of it, oldest plan first.
+        """Return what each plan could have chosen for the workload whose nodes it made, oldest plan first.
 
-        Plans that are not kept any more, and those that made the node for somebody else, are left out. Raises
+        Plans that are no longer kept, and plans that made the node for another workload, are left out. Raises
         ReplayError for a plan, or its planner's settings, that this release cannot read, and UnreadableRowsError.
         """
         hosts = [claim for claim in self.claims.list_live() if claim.hosts(key)]

@@ -29,7 +29,7 @@ class DriftingNode:
 
 @dataclass(frozen=True, slots=True)
 class PolicyImpact:
-    """What a change would bring about; what is so already is no part of it."""
+    """What a change would cause; what is so already is no part of it."""
 
     drifting: tuple[DriftingNode, ...] = ()
     never_launching: tuple[NeverLaunches, ...] = ()
@@ -81,7 +81,7 @@ class FindPolicyImpact:
 def _drifting(
     claims: Iterable[NodeClaim], before: Snapshot, after: Snapshot, now: datetime
 ) -> Iterator[DriftingNode]:
-    """Yield nodes that have not drifted and would; those that go anyway are not counted."""
+    """Yield nodes that have not drifted and would; nodes that leave anyway are not counted."""
     for claim in sorted(claims, key=lambda claim: claim.id):
         if (
             claim.drain is not None

@@ -25,10 +25,10 @@ class ReplayError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """A decision that was run again.
+    """A decision that was planned again.
 
-    ``replayed`` is None where it is the same to the byte, and nothing was edited. ``why`` says what a difference comes
-    from where nothing was edited, ``notes`` what was assumed.
+    ``replayed`` is None where it is the same to the byte, and nothing was edited. ``why`` gives the cause of a
+    difference where nothing was edited, ``notes`` the assumptions.
     """
 
     plan_id: str
