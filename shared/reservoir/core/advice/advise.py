@@ -1,8 +1,9 @@
-"""Advice: which units to hold, what each change would have saved, and how sure that is.
+"""Advice: which units to hold, what each change would have saved, and how certain that is.
 
-Changes are found by counting and judged by playing: everything as it is, everything that is advised, and that without
-one change at a time, so that what a change saves is what it saves beside all others. One that does not save when it is
-played, or saved in too few weeks, is dropped. Of units to give back, those stay that demand will want if it grows on.
+Changes are found by counting and judged by playing demand again: everything as it is, everything that is advised, and
+that without one change at a time. So the saving of a change is what it saves beside all others. A change that does not
+save when it is played, or saved in too few weeks, is dropped. Units that demand will need if it goes on growing are not
+given back.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +30,7 @@ class UnitChange:
 
     kind: UnitKind
     units: int  # afterwards
-    saved: Cost  # what is negative, it costs more
+    saved: Cost  # a negative amount: it costs more
     by_week: tuple[Cost, ...]
 
     @property
@@ -71,7 +72,7 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked: ``worth_percent`` of a waiting replica's capacity on demand is what its waiting costs."""
+    """The question: waiting costs ``worth_percent`` of what the waiting replica's capacity costs on demand."""
 
     ground: Ground
     lives: Sequence[Life]

@@ -1,7 +1,7 @@
-"""A month of demand, counted through: which numbers of units are worth being played.
+"""Counts through a month of demand: which numbers of units are worth playing.
 
-It knows units and parts of them, who waits and for how long, and what is bought instead; neither nodes nor rules about
-neighbours. What it finds is judged by playing it (``reservoir.core.advice.play``).
+It knows units and parts of them, which demand waits and for how long, and what is bought instead. It knows neither
+nodes nor rules about neighbours. Its results are judged by playing them (``reservoir.core.advice.play``).
 """
 
 import heapq
@@ -20,7 +20,7 @@ _HOUR_S: Final = 3600
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a time cost: what was held and bought, and what waiting was worth. In micro-USD; waiting also in time."""
+    """The cost of a time: of held units, of bought capacity, and of waiting. In micro-USD; waiting also in time."""
 
     held_micro_usd: int = 0
     bought_micro_usd: int = 0
@@ -265,7 +265,7 @@ class _Count:
             else:
                 self.waiting[item.number] = (item, count - placed, since_s)
 
-    # Branches: units, then what is bought; a gang asks before for all of it.
+    # Branches: units, then capacity to buy; a gang first makes sure that it has room as a whole.
     def _place(self, item: _CountedLife, count: int, at_s: int) -> int:
         """Place what there is room for; a gang all of it or nothing."""
         price = min(
@@ -298,7 +298,7 @@ class _Count:
             self._after(running.ends_s, 0, running)
 
     def _move_in(self, at_s: int) -> None:
-        """Move what was bought into units that are free: the dearest first, as whole as it is."""
+        """Move bought replicas into free units: the most expensive first, as many at once as there were."""
         for running in sorted(
             self.bought,
             key=lambda each: (-each.rate // each.replicas, each.item.number),

@@ -1,4 +1,4 @@
-"""Whose work has all but stopped coming: how much of it there was says nothing of what will be wanted."""
+"""Namespaces whose work has all but stopped coming: past demand of theirs does not predict what will be wanted."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -23,8 +23,8 @@ def departed(
 ) -> Mapping[str, datetime]:
     """Return the namespaces whose work has all but stopped coming, each with the day on which that began.
 
-    A life counts on the day on which it arrived, with all of the time that it ran. What was there for less than a week
-    before cannot be told from chance.
+    A life counts on the day on which it arrived, with all of the time that it ran. Work that came for less than a week
+    before may have come by chance.
     """
     days = (until - since) // _DAY
     wanted: dict[str, Counter[int]] = {}
@@ -46,7 +46,7 @@ def departed(
 def without_departed(
     lives: Sequence[Life], since: datetime, until: datetime
 ) -> Sequence[Life]:
-    """Return the lives without those of departed work that are over, or that never had a place."""
+    """Return the lives without the departed namespaces' lives that have ended or never had a place."""
     gone = departed(lives, since, until)
     return [
         life

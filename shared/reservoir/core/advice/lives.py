@@ -15,8 +15,8 @@ _SECOND: Final = timedelta(seconds=1)
 class Life:
     """Replicas of one workload that arrived together.
 
-    ``ran_s`` is how long they ran from their first place on, None while they still do. ``gone_at`` is when those that
-    never had a place were withdrawn. ``number`` tells lives of one workload apart.
+    ``ran_s`` is how long they ran from their first place on, None while they still do. ``gone_at`` is when replicas
+    that never had a place were withdrawn. ``number`` distinguishes lives of one workload.
     """
 
     workload: Workload  # its replicas are those of this life
@@ -27,7 +27,7 @@ class Life:
 
     @property
     def key(self) -> str:
-        """Return what tells it from all others."""
+        """Return the key by which it differs from all others."""
         return f"{self.workload.key}#{self.number}"
 
 
@@ -122,7 +122,7 @@ def _is_same(before: Workload, after: Workload) -> bool:
 
 
 def with_present(lives: Lives, present: Mapping[str, tuple[Workload, datetime]]) -> Lives:
-    """Add workloads that are there and of which no step tells: they arrived before steps were kept."""
+    """Add present workloads that no step mentions: they arrived before steps were kept."""
     told = {life.workload.key for life in lives.lives}
     more = tuple(_from_before(present, told))
     in_order = sorted(

@@ -1,9 +1,9 @@
 """Past demand, played through the real scheduler and the real disruption, as fast as they plan.
 
-Time jumps from one arrival, end or step of a ladder to the next. Whenever somebody waits and something has changed, the
-world of that instant is planned, with as many units free as the nodes of the play leave. Nodes run at once, and go when
-nothing is on them any more. When units become free beside nodes that were bought, a pass of disruption is decided as it
-would be in a deployment, and what it ends or moves is planned anew; at most one for each hour that is played.
+Time jumps from one arrival, end or step of a ladder to the next. Whenever demand waits and something has changed, the
+world of that instant is planned, with as many free units as the nodes of the play leave. Nodes run at once, and end
+when they are empty. When units become free beside nodes that were bought, a pass of disruption is decided as in a
+deployment, and the replicas that it ends or moves are planned again; at most one pass for each hour that is played.
 """
 
 import heapq
@@ -62,7 +62,7 @@ class _Stint:
 
 @dataclass(slots=True)
 class _Waiting:
-    """Replicas that wait; those that ran before are among ``moved``, and end when they would have."""
+    """Waiting replicas; those that ran before are among ``moved``, and end when they would have ended."""
 
     count: int
     since_s: int
@@ -120,7 +120,7 @@ class _Play:
             if ground.fit(life.workload).fits:
                 self._after((life.arrived_at - since) // _SECOND, _ARRIVAL, life)
 
-    # Branches: what there is to do at an instant, and what is left at the end.
+    # Branches: the kinds of changes at an instant, and what is left at the end.
     def run(self, worth_percent: int) -> Played:
         """Play all of it."""
         while self.events and self.events[0][0] < self.end_s:
@@ -200,7 +200,7 @@ class _Play:
         return self.claims[claim_id].offering.reservation_id is not None
 
     def _placed(self, claim: NodeClaim, at_s: int) -> NodeClaim:
-        """Return a claim with what is on it now."""
+        """Return a claim with the replicas that are on it now."""
         counts: Counter[str] = Counter()
         for stint in self.stints[claim.id]:
             counts[stint.key] += stint.count
@@ -300,7 +300,7 @@ class _Play:
         self.claims[claim_id] = self._placed(self.claims[claim_id], at_s)
 
     def _taken(self, at_s: int, key: str, count: int) -> list[_Stint]:
-        """Take replicas of those that wait: first those that ran before."""
+        """Take waiting replicas: first those that ran before."""
         found: list[_Stint] = []
         waiting, left = self.waiting[key], count
         while left and waiting.moved:
@@ -361,7 +361,7 @@ class _Play:
         return solved
 
     def _evict(self, at_s: int, claim_id: str) -> None:
-        """Let a node go; what was on it waits, and goes on where it is placed next."""
+        """End a node; its replicas wait, and continue where they are placed next."""
         for stint in self.stints[claim_id]:
             stint.claim_id = ""
             waiting = self.waiting.get(stint.key)

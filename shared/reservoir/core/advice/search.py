@@ -1,4 +1,4 @@
-"""Which numbers of units would have been cheapest: from what is held, step by step, while a step still saves."""
+"""Which numbers of units would have been cheapest: from the held ones, step by step, while a step still saves."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 from reservoir.core.advice.count import Cost, Counted
 from reservoir.core.advice.units import UnitKind
 
-# Of what a week weighs, so much does the week before it: what was wanted lately is likelier to be wanted next.
+# The week before weighs so much of what a week weighs: recent demand is likelier to come again.
 _WEEK_BEFORE_PERCENT: Final = 50
 # A change must save so much of what everything costs, or it is not worth making.
 LEAST_SAVING_PERMILLE: Final = 5
@@ -27,7 +27,7 @@ def weighed(weeks: Sequence[Cost]) -> int:
 class UnitSearch:
     """Goes from one vector of units to the best beside it.
 
-    ``budget_micro_usd_per_hour`` bounds what is held more than now.
+    ``budget_micro_usd_per_hour`` bounds the units that are held in addition to today's.
     """
 
     def __init__(

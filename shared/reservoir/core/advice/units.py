@@ -30,7 +30,7 @@ _ALTERNATIVES_MAX: Final = 4  # of a launch, whose types are played with
 
 @dataclass(frozen=True, slots=True)
 class UnitKind:
-    """Units that stand for each other: one reservation, or one that could be made."""
+    """Units that are interchangeable: one reservation, or one that could be made."""
 
     id: str
     instance_type: str
@@ -62,7 +62,7 @@ class Fit:
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What is played on: a world with every kind of unit in it, none of them used, and what demand takes of it."""
+    """The world for a play, with every kind of unit in it, all free, and how much of a unit demand takes."""
 
     world: Snapshot
     kinds: tuple[UnitKind, ...]

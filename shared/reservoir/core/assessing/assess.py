@@ -1,7 +1,7 @@
-"""What reservations are used for, what idles in them, and what is paid for on demand beside them.
+"""What runs in reservations, how much of them is idle, and what is paid for on demand beside them.
 
-An instance would fit a free unit if type, zone, platform and tenancy are the same: EC2 counts nothing else. Prices are
-those of Linux on shared hardware; for all else the price is not known, and never nought.
+An instance would fit a free unit if type, zone, platform and tenancy are the same: EC2 compares nothing else. Prices
+are those of Linux on shared hardware; other prices are unknown, and never zero.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ LINUX: Final = "Linux/UNIX"
 SHARED: Final = "default"
 UNTAGGED: Final = "untagged"
 ELSEWHERE: Final = "another account, or nothing that is shown"
-# What tells who an instance belongs to, the most telling first; without any, nobody is named.
+# Tags that name the owner of an instance, the most specific first; without any, no owner is named.
 HOLDER_TAGS: Final = (
     "karpenter.sh/nodepool",
     "eks:nodegroup-name",
@@ -36,7 +36,7 @@ Place = tuple[str, str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """An instance of the account. ``lifecycle`` is empty for what is bought on demand or runs in a reservation."""
+    """An instance of the account. ``lifecycle`` is empty for an instance that is on demand or runs in a reservation."""
 
     id: str
     instance_type: str
@@ -49,7 +49,7 @@ class Running:
 
     @property
     def holder(self) -> str:
-        """Whose it is, as its tags tell."""
+        """The owner, by its tags."""
         return next(
             (f"{key}={self.tags[key]}" for key in HOLDER_TAGS if self.tags.get(key)),
             UNTAGGED,
@@ -77,7 +77,7 @@ class Beside:
     free_count: int
     on_demand_count: int
     holders: Mapping[str, int]
-    micro_usd_per_hour: int | None  # of those that would fit
+    micro_usd_per_hour: int | None  # of the instances that would fit
 
     @property
     def count(self) -> int:
@@ -167,7 +167,7 @@ def _beside(
 
 
 def _on_demand(instances: Sequence[Running]) -> Mapping[Place, Sequence[Running]]:
-    """Return what is bought on demand and in no reservation, by place."""
+    """Return the instances that are on demand and in no reservation, by place."""
     found: dict[Place, list[Running]] = {}
     for each in instances:
         if not each.lifecycle and each.reservation_id is None:

@@ -2,9 +2,9 @@
 
 A block's units are certain machines, and EC2 does not say which one a launch gets. While the other units are in use,
 every launch goes to the same one, so a machine that does not boot fails one node after the other, a quarter of an hour
-each. A failure alone says little (an image, a network, bad luck). One of a node that was launched after an earlier
-failure had been seen, in the same block and soon after, is a repeat: as many units as failed in that round are then
-left alone for a while, and tried again. Units that are left idle in error cost at most that while; they are paid for.
+each. One failure has many possible causes (an image, a network, bad luck). A failure is a repeat if its node was
+launched soon after an earlier failure had been seen in the same block: as many units as failed in that round then rest
+for a while, and are tried again. Units that are left idle in error cost at most that while; they are paid for.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,10 +24,10 @@ _REMEMBERED_FOR: Final = timedelta(hours=6)
 
 @dataclass(frozen=True, slots=True)
 class BootFailures:
-    """What is remembered about one block: rounds in a row that failed, and the last of them.
+    """The boot failures of one block: rounds in a row that failed, and the last of them.
 
-    Failures of nodes that were launched before the first of a round was seen belong to that round: they are failures
-    of different units.
+    Failures of nodes that were launched before the first of a round was seen belong to that round: they are failures of
+    different units.
     """
 
     round_count: int
@@ -43,7 +43,7 @@ class BootFailures:
 def after_boot_failure(
     previous: BootFailures | None, claim_id: str, launched_at: datetime, now: datetime
 ) -> BootFailures:
-    """Return what is remembered once a node, launched at ``launched_at``, has failed; a repeat changes nothing."""
+    """Return the failures of a block after a node, launched at ``launched_at``, has failed; repeats change nothing."""
     if previous is None or now > forgotten_at(previous):
         return BootFailures(1, (claim_id,), now, now)
     if claim_id in previous.claim_ids:

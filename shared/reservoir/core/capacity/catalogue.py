@@ -6,8 +6,8 @@ from typing import Final
 
 from reservoir.core.model.instance_type import CapacityType, InstanceType, Offering
 
-# Spot prices move a little all the time. A type is written anew once one of them is further off than this; until then
-# what is stored stands, so no price is ever further from EC2's than this, and a quiet market writes nothing.
+# Spot prices move a little all the time. A type is written again once one of its prices is further off than this. Until
+# then the stored prices stay, so none is ever further from EC2's than this, and a quiet market causes no writes.
 SPOT_WOBBLE_PERCENT: Final = 2
 
 
@@ -21,7 +21,7 @@ class DiscoveredType:
 
 @dataclass(frozen=True, slots=True)
 class Discovered:
-    """What was read. Prices of None could not be read at all; the last known ones stand in."""
+    """What was read. Prices of None could not be read; the last known ones are used instead."""
 
     types: Sequence[DiscoveredType]
     zone_ids: Mapping[str, Collection[str]]  # by type name

@@ -1,18 +1,19 @@
 """One reading of EC2's reservations for all events of a moment.
 
-Sixty-four nodes in a block whose end comes near bring sixty-four events at once. The first begins a reading; the
-others find it under way and ask for one more, which begins after the last of them was told and so contains them all.
+Sixty-four nodes in a block whose end comes near bring sixty-four events at once. The first begins a reading. The others
+find it in progress and ask for one more, which begins after the last of them was sent and so shows what all of them
+report.
 
 Times are those of the events, in whole seconds: an event of 12:00:05 may have happened just before 12:00:06, so only a
-reading that begins then or later is certain to contain it.
+reading that begins then or later is certain to show it.
 """
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-# The function's own limit: a reading that is still under way by then died with it. Its events are lost, and the
-# minute's schedule finds what they told.
+# The function's own limit: a reading that is in progress for longer died with its function. Its events are lost, and
+# the minute's schedule finds what they reported.
 LEASE: Final = timedelta(minutes=1)
 _TOLD_WITHIN: Final = timedelta(seconds=1)
 
@@ -36,8 +37,8 @@ def after_event(
 ) -> DiscoveryTurn | None:
     """Return the turn after an event; None when a reading contains it already, or will.
 
-    The caller reads if the turn is its own (:func:`is_taken`); else somebody else does, and will again. The first
-    reading of a second begins at once, a second one when it is certain to contain all events of that second.
+    The caller reads if the turn is its own (:func:`is_taken`); otherwise another process reads now, and then once more.
+    The first reading of a second begins at once, a second one when it is certain to contain all events of that second.
     """
     needed_from = min(told_at, now).replace(microsecond=0) + _TOLD_WITHIN
     if turn is not None and turn.began_at is not None and turn.began_at >= needed_from:
@@ -61,10 +62,10 @@ def is_taken(turn: DiscoveryTurn, before: DiscoveryTurn | None) -> bool:
 
 
 def after_reading(turn: DiscoveryTurn, now: datetime, *, failed: bool) -> DiscoveryTurn:
-    """Return the turn after a reading: given back, or kept for the reading that was asked for meanwhile.
+    """Return the turn after a reading: given back, or kept for the further reading that was asked for.
 
-    After one that failed it is given back at once, so that the next event reads; its own event is retried by nobody but
-    the minute's schedule.
+    After a failed reading it is given back at once, so that the next event reads. Only the minute's schedule retries
+    the failed one.
     """
     if failed:
         return DiscoveryTurn(began_at=None)

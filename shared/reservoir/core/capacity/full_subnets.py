@@ -8,7 +8,7 @@ from typing import Final
 from reservoir.core.capacity.unavailable_offerings import Place, SubnetKey, Unavailable
 from reservoir.core.model.node_class import NodeClassStatus, Subnet
 
-# EC2's count is read every minute; one that says that nothing is free is believed until the next.
+# EC2's count is read every minute; a count of no free addresses is used until the next one.
 _COUNT_AGE: Final = timedelta(minutes=1)
 
 

@@ -1,4 +1,4 @@
-"""Reserved units that nobody uses: since when, and when to say so. They are paid for all the same."""
+"""Reserved units without nodes: since when, and when to publish it. They are paid for all the same."""
 
 from datetime import datetime, timedelta
 from typing import Final

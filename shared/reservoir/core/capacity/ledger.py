@@ -29,8 +29,8 @@ from reservoir.core.model.snapshot import PlacedReplicas
 # AWS documents no figure for the lag of AvailableInstanceCount; its guidance is to poll with back-off from 2 s up.
 # 30 s is half of our own polling period: a lease outlives its launch by at most two observations.
 COUNT_LAG: Final = timedelta(seconds=30)
-# A unit that is freed comes back within minutes (EC2 scrubs it first). One that has not by then went to an outsider, or
-# EC2 refuses to end the node that stands in it.
+# A freed unit comes back within minutes (EC2 scrubs it first). A unit that does not went to an outsider, or EC2 refuses
+# to end the node in it.
 UNIT_BACK_WITHIN: Final = timedelta(minutes=30)
 
 

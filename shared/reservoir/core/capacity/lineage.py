@@ -1,7 +1,7 @@
-"""Which reservation goes on where another ends: named by a tag, or told by being of the same kind.
+"""Which reservation follows when another ends: it is named by a tag, or is of the same kind.
 
-What policy selects, it selects by tags. So a reservation of the same type, kind and owner's tags is what the same
-policy goes on with when ids change, if it ends later and has begun, or will, within two weeks of the end.
+Policy selects reservations by tags. So the same policy continues with a reservation of the same type, kind and owner's
+tags under another id, if that ends later and has begun, or will begin, within two weeks of the end.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,10 +40,10 @@ def _following(
 def due_notice(
     reservation: ObservedReservation, said: str | None, now: datetime
 ) -> int | None:
-    """Return how many days before its end a reservation is to be told of now, None when it is not.
+    """Return how many days before its end a notice about a reservation is due now, None when none is.
 
-    ``said`` is what :func:`notice_key` gave for what was told last. An end that is known late, or moved, is told of as
-    soon as it is known; of several notices that are due, the last.
+    ``said`` is the key (:func:`notice_key`) of the last notice. An end that is known late, or was moved, is published
+    as soon as it is known; of several due notices, only the last is.
     """
     if (
         reservation.end_at is None
@@ -56,7 +56,7 @@ def due_notice(
 
 
 def notice_key(reservation: ObservedReservation, days: int) -> str:
-    """Name a notice of an end, so that each is told once; another end has notices of its own."""
+    """Return the key of a notice of an end, so that each is published once; another end has notices of its own."""
     return f"{days} {'' if reservation.end_at is None else reservation.end_at.isoformat()}"
 
 

@@ -1,8 +1,8 @@
 """How much a node of a class has for replicas: ephemeral storage, and the rest less what the class keeps from them.
 
 The class decides about storage by the size of a volume or by the local disks of the type. EC2 describes types without
-their volumes, so a catalogue has Karpenter's default for each; whoever looks at what a class launches looks at the
-types as the class launches them.
+their volumes, so a catalogue has Karpenter's default for each. Code that concerns a class's launches uses the types as
+the class launches them.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ def as_launched(instance_type: InstanceType, node_class: NodeClass) -> InstanceT
 def less_kubelet(
     instance_type: InstanceType, kubelet: KubeletAmounts | None
 ) -> InstanceType:
-    """Return the type without what a class keeps from replicas, and with no more of them than it says."""
+    """Return the type without the resources that a class keeps from replicas, and with no more of them than it sets."""
     if kubelet is None:
         return instance_type
     capacity, overhead = instance_type.capacity, instance_type.overhead

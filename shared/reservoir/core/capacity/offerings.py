@@ -141,9 +141,9 @@ def reservation_labels(
 
 
 def pool_admits(pool: NodePool, reservation: CapacityReservation) -> bool:
-    """Whether nodes in the reservation meet what the pool asks of their place, market and type's name.
+    """Whether nodes in the reservation meet the pool's requirements of place, market and the type's name.
 
-    What else it asks of types is not looked at: whoever counts units by this may count too many.
+    Its other requirements of types are not checked: a count of units by this may be too high.
     """
     known = {
         INSTANCE_TYPE: reservation.instance_type,

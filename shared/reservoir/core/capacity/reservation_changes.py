@@ -1,6 +1,6 @@
-"""What has become of a reservation between two observations, for people who pay for it.
+"""How a reservation changed between two observations, for the people who pay for it.
 
-Only what EC2 itself shows counts: how many units are in use changes all the time, and is no news.
+Only what EC2 itself shows counts. The number of units in use changes all the time, and is not reported.
 """
 
 from collections.abc import Iterator
@@ -58,7 +58,7 @@ _OF_STATE = {
 def change_kinds(
     before: ObservedReservation | None, after: ObservedReservation, now: datetime
 ) -> tuple[ReservationChangeKind, ...]:
-    """Return what happened, in the order of the kinds; nothing for what is no news."""
+    """Return the kinds of changes, in order; none for changes that are not reported."""
     if before is None:
         return (ReservationChangeKind.APPEARED,)
     if before.state in ENDED_STATES:
@@ -71,7 +71,7 @@ def change_kinds(
 def changed_fields(
     before: ObservedReservation | None, after: ObservedReservation
 ) -> tuple[ChangedField, ...]:
-    """Return the facts that differ, by name; of what is new, all that there are."""
+    """Return the facts that differ, by name; of a new reservation, all facts."""
     old = {} if before is None else _facts(before)
     new = _facts(after)
     return tuple(
@@ -90,7 +90,7 @@ def _kinds(
         yield ReservationChangeKind.EXPIRED if is_over else ReservationChangeKind.UNSHARED
         return
     if (before.state, after.state) == (CANCELLING, CANCELLED):
-        # that it is cancelled was said when that began; now the commitment is paid
+        # the cancellation was reported when it began; now the commitment is paid
         yield ReservationChangeKind.STATE_CHANGED
     elif after.state != before.state:
         yield _OF_STATE.get(after.state, ReservationChangeKind.STATE_CHANGED)

@@ -73,7 +73,7 @@ def _has_tag(reservation: ObservedReservation, key: str, value: str) -> bool:
 def _shares_group(node_class: NodeClass, reservation: ObservedReservation) -> bool:
     """Whether the class can launch into the reservation's placement group.
 
-    A class that gives its group's id can use none in groups: EC2 tells the names of theirs only.
+    A class that gives its group's id can use no reservation in a group: EC2 shows only the names of their groups.
     """
     group = reservation.placement_group_name
     return group is None or node_class.placement_group in (None, group)

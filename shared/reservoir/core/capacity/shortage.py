@@ -29,8 +29,8 @@ UNSUPPORTED_REST: Final = timedelta(hours=12)
 _PROBE_WINDOW_RESTS: Final = 2
 # A launch may take a quarter of an hour to fail (its deadline); a failure that long after a rest still follows from it.
 _PROBE_WINDOW_MIN: Final = timedelta(minutes=20)
-# The probe of an offering is one CreateFleet call: not heard of for this long, it died with its function. That of a
-# class is a claim, of which one is let through in each such time.
+# A probe of an offering is one CreateFleet call: without a result for this long, it died with its function. A probe of
+# a class is a claim; one is let through in each such time.
 PROBE_TIME: Final = timedelta(minutes=1)
 # A launch fails within seconds; an instance is interrupted, or ends before it ran, at any time after it.
 _ENDING_REMEMBERED_FOR: Final = timedelta(hours=6)
@@ -40,8 +40,8 @@ _ENDING_REMEMBERED_FOR: Final = timedelta(hours=6)
 class Shortage:
     """An offering rests until ``until``; ``failure_count`` failures in a row led to it.
 
-    ``probe_batch_id`` is who has been asking again since ``probed_at``: a launch batch, or a claim (of a class).
-    ``tolerated``: it is remembered, and nothing rests for it yet.
+    ``probe_batch_id`` is the launch batch, or the claim (of a class), that has been probing since ``probed_at``.
+    ``tolerated``: the failure is remembered, and nothing rests for it yet.
     """
 
     until: datetime
@@ -95,10 +95,10 @@ def _once_more(previous: Shortage, now: datetime) -> Shortage:
 
 
 def after_tolerated_failure(previous: Shortage | None, now: datetime) -> Shortage:
-    """Return what is remembered after a failure at ``now`` of what a single failure says little about.
+    """Return the shortage after a failure at ``now`` that by itself means little.
 
-    That is a reservation, which is observed again within a minute, and a class of which an instance ended for no known
-    reason. Failures of one minute count once: they met the same observation.
+    It is that of a reservation, which is observed again within a minute, or of a class whose instance ended for no
+    known reason. Failures of one minute count once: they met the same observation.
     """
     if previous is None or now > forgotten_at(previous):
         return Shortage(now + _FIRST_RESERVED_REST, tolerated=True)

@@ -45,7 +45,7 @@ class Unavailable:
 
 @dataclass(frozen=True, slots=True)
 class NodeClassKey:
-    """A class of which nothing starts, as it is configured: another configuration is another key."""
+    """A class whose instances do not start, with its configuration: another configuration is another key."""
 
     name: str
     static_hash: str
@@ -67,7 +67,7 @@ def class_rests(rest: Unavailable) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BootKey:
-    """Instances of an offering that ended before they ran, or were interrupted, or are at an elevated risk of it.
+    """An offering whose instances ended before they ran, or were interrupted, or are at an elevated risk of it.
 
     EC2 has capacity, so a launch says nothing about it.
     """
@@ -92,7 +92,7 @@ class MoveKey:
 
 # what a launch that fails lets rest
 Rested = OfferingKey | SubnetKey | NodeClassKey | ClassMarketKey
-# what is counted, so that it rests longer each time
+# failures are counted, so that it rests longer each time
 Remembered = Rested | BootKey | MoveKey | SpotLossKey
 Place = Rested | Market | SpotLossKey
 Rests = Mapping[Place, Unavailable]
@@ -108,9 +108,9 @@ def quota_group(instance_type_name: str) -> str:
 def with_shortages(
     instance_types: Sequence[InstanceType], shortages: Mapping[Place, Unavailable]
 ) -> tuple[InstanceType, ...]:
-    """Return the types with ``unavailable_until`` set on the offerings that ``shortages`` name; the latest end counts.
+    """Return the types with ``unavailable_until`` set on the offerings in ``shortages``; the latest end counts.
 
-    Those of reservations are left out: they are no part of the catalogue (:func:`without_resting`).
+    Shortages of reservations are left out: reservations are no part of the catalogue (:func:`without_resting`).
     """
     by_type: dict[str, dict[tuple[str, str], Unavailable]] = {}
     markets: dict[Market, Unavailable] = {}
@@ -160,7 +160,7 @@ def _marked(
 def without_resting(
     reservations: Iterable[CapacityReservation], rests: Mapping[Place, Unavailable]
 ) -> tuple[CapacityReservation, ...]:
-    """Return the reservations, those that rest without free units: EC2 goes on refusing what it shows as free."""
+    """Return the reservations; resting ones have no free units, because EC2 refuses units that it shows as free."""
     resting = {
         place.reservation_id: rest
         for place, rest in rests.items()

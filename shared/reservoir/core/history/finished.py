@@ -1,7 +1,7 @@
-"""Workloads that are over, as the history tells: where they ran, how long, what their nodes cost, how they ended.
+"""Workloads that have ended, from the history: where they ran, how long, what their nodes cost, how they ended.
 
 A node's price is shared by the replicas that are on it at each moment, as in accounts, from its launch until its end.
-The history knows moments to the second and only what was published: accounts are exact, and by namespace only.
+The history has moments to the second and only what was published: accounts are exact, and by namespace only.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,8 +20,8 @@ _HOUR_S: Final = 3600
 class Finished:
     """One run of a workload. ``places`` are types, markets and zones that it had nodes of.
 
-    ``submitted_at`` and ``placed_at`` are None where that is longer ago than what was read; then the cost is of less
-    than all of it. ``failure_count`` are ends of commands that were started again; ``exit_code`` is of the last one.
+    ``submitted_at`` and ``placed_at`` are None where they lie before the events that were read; then the cost is
+    incomplete. ``failure_count`` are ends of commands that were started again; ``exit_code`` is of the last one.
     """
 
     namespace: str
@@ -80,7 +80,7 @@ class _ChargedNode:
 
 
 def finished(events: Iterable[PastEvent], until: datetime) -> Sequence[Finished]:
-    """Return what is over, in the order in which it ended.
+    """Return the runs that have ended, in the order in which they ended.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def finished(events: Iterable[PastEvent], until: datetime) -> Sequence[Finished]
 
 
 class _Runs:
-    """What is known after some events."""
+    """The runs that are known after some events."""
 
     def __init__(self) -> None:
         self._open: dict[tuple[str, str], _Run] = {}
@@ -104,7 +104,7 @@ class _Runs:
         self._over: list[_Run] = []
 
     def read(self, event: PastEvent) -> None:
-        """Take in one event; kinds that tell nothing of this are passed over."""
+        """Read one event; kinds that do not concern runs are passed over."""
         readers = {
             "Workload Accepted": self._accepted,
             "Workload Placed": self._placed,

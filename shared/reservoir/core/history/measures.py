@@ -1,7 +1,7 @@
-"""What is measured, once for each sample: the names, units and dimensions of metrics and of fields in the log.
+"""The figures of each sample: the names, units and dimensions of metrics and of fields in the log.
 
-Of reservations, workloads and teams only the first twenty are told, so that neither the log nor CloudWatch's bill grows
-with them: a metric costs 0.30 USD a month for each value of its dimension. The history has all of them.
+Only the first twenty reservations, workloads and teams are reported, so that neither the log nor CloudWatch's bill
+grows with their number: a metric costs 0.30 USD a month for each value of its dimension. The history has all of them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -39,7 +39,7 @@ class Measure:
 
 
 class Subject(StrEnum):
-    """What is measured; the value is the message of its lines in the log."""
+    """What a figure is about; the value is the message of its lines in the log."""
 
     RESERVATION = "reservation measured"
     MARKET = "market measured"
@@ -154,7 +154,7 @@ MEASURES: Final[Mapping[Subject, tuple[Measure, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One thing that was measured. ``values`` by field of the log; what is not known is left out.
+    """The figures of one subject. ``values`` by field of the log; unknown figures are left out.
 
     ``more`` is for readers of the log alone.
     """
@@ -166,7 +166,7 @@ class Line:
 
 
 def lines(sample: Sample) -> Iterator[Line]:
-    """Yield what is reported of a sample, at most ``MOST`` of each kind that may be numerous."""
+    """Yield the lines of a sample, at most ``MOST`` of each kind that may be numerous."""
     for reservation in sorted(sample.reservations, key=_rank)[:MOST]:
         yield _reservation(reservation)
     for market in sample.markets:

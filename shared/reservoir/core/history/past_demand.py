@@ -1,7 +1,7 @@
-"""Demand as it arrived, found a place and left: what a look back over weeks is made of.
+"""Demand as it arrived, found a place and left, for looking back over weeks.
 
-Decisions say what was made of demand, and are kept for two weeks with all that they saw. These steps say what there was
-to decide about, and are small enough to be kept for months.
+Decisions say what was done about demand, and are kept for two weeks with all that they were based on. These steps say
+what demand there was, and are small enough to be kept for months.
 """
 
 from dataclasses import dataclass
@@ -24,16 +24,16 @@ class DemandStepKind(StrEnum):
     WANTED = "wanted"  # a message brought this generation
     PLACED = "placed"  # replicas got a place
     FINISHED = "finished"  # replicas have done what they were for
-    WITHDRAWN = "withdrawn"  # nobody wants it any more
-    REFUSED = "refused"  # EC2 did not sell what was to be bought for it
+    WITHDRAWN = "withdrawn"  # withdrawn
+    REFUSED = "refused"  # EC2 did not sell the capacity that was to be bought for it
 
 
 @dataclass(frozen=True, slots=True)
 class DemandStep:
-    """One step of a workload's demand; ``id`` is the same in every delivery of the event that told it.
+    """A step of a workload's demand; ``id`` is the same in every delivery of the event that reports it.
 
-    ``workload`` is what was wanted, None where it had gone before anybody could look. ``offering`` is what EC2 refused,
-    and is not asked for again before ``until``.
+    ``workload`` is the demand, None where it had gone before it could be read. ``offering`` is the one that EC2
+    refused, and that rests until ``until``.
     """
 
     id: str
@@ -48,7 +48,7 @@ class DemandStep:
 
 
 def steps_of(event: PastEvent) -> tuple[DemandStep, ...]:
-    """Return the steps that an event tells, without the workload that it does not have; most events tell none."""
+    """Return the steps that an event reports, without the workload, which it does not have; most events report none."""
     detail = event.detail
     if event.detail_type == "Launch Failed":
         return _refused(event)
@@ -86,7 +86,7 @@ _COUNTED: Final = {
 
 
 def _refused(event: PastEvent) -> tuple[DemandStep, ...]:
-    """Return what was refused, for the first workload that it was for; refusals that let nothing rest tell nothing."""
+    """Return the refusal, for the first workload that the offering was for; without a rest it is no step."""
     offering, until = event.detail.get("offering"), event.detail.get("unavailableUntil")
     if not isinstance(offering, dict) or not isinstance(until, str):
         return ()

@@ -14,11 +14,11 @@ WORKLOAD: Final = "workload"
 NODE: Final = "node"
 RESERVATION: Final = "reservation"
 RESERVATION_CHANGED: Final = "Reservation Changed"
-# Who holds reservations looks back a month; other events are kept as long as the deployment says.
+# Holders of reservations look back a month; other events are kept for as long as the deployment sets.
 _KEPT_LONGER: Final = {RESERVATION_CHANGED: timedelta(days=30)}
 LONGEST_KEPT: Final = max(_KEPT_LONGER.values())
 _CORRELATION_ID: Final = "correlationId"  # in a detail, beside the name of a workload
-_CORRELATION_IDS: Final = "correlationIds"  # of those that are not named
+_CORRELATION_IDS: Final = "correlationIds"  # of workloads that are not named
 _POLICY_KINDS: Final = {
     "NodePool": "nodepool",
     "EC2NodeClass": "ec2nodeclass",
@@ -29,7 +29,7 @@ _OPERATED_KINDS: Final = {"pause": "nodepool", "resume": "nodepool", "reset": WO
 _ID: Final = re.compile(r"[\w.:/+=-]{1,128}")
 # Parts of a detail that only mention an object: what was tried, and not what happened to it.
 _MENTIONS: Final = frozenset({"nearestOffering"})
-# EventBridge tells time to the second. Of what was told within one, this is the order in which it happens.
+# EventBridge has times to the second. Events of one second are in this order.
 _LIFE: Final = (
     "Policy Changed",
     "Workload Accepted",
@@ -66,7 +66,7 @@ class PastEvent:
         return max(usual, _KEPT_LONGER.get(self.detail_type, usual))
 
     def objects(self) -> tuple[str, ...]:
-        """Return what it is about, sorted: ``workload/NAMESPACE/NAME``, ``node/CLAIM``, ``reservation/ID`` ..."""
+        """Return its objects, sorted: ``workload/NAMESPACE/NAME``, ``node/CLAIM`` or ``reservation/ID``."""
         return tuple(sorted(set(_objects_in(self.detail))))
 
     def correlation_ids(self) -> tuple[str, ...]:
@@ -91,14 +91,14 @@ class PastEvent:
 
     @property
     def outcome(self) -> str:
-        """What became of its object, in the words of a state: "draining" of ``Node Draining``."""
+        """The new state of its object, in one word: "draining" of ``Node Draining``."""
         return outcome_of(self.detail_type)
 
     def about(self, name: str) -> "PastEvent":
         """Return the part of it that is about one object.
 
-        A list some of whose parts name the object is cut down to these; others stay whole. What is kept for each of
-        many nodes is therefore small, however many nodes one event tells of.
+        A list some of whose parts name the object is cut down to these; others stay whole. So the part that is kept for
+        each node is small, however many nodes one event is about.
         """
         return PastEvent(self.id, self.at, self.detail_type, _cut(self.detail, name))
 
@@ -148,7 +148,7 @@ def correlation_ids_in(part: Any) -> Iterator[str]:
 
 
 def outcome_of(detail_type: str) -> str:
-    """Return what a kind of event says of its object: what follows the object's own word."""
+    """Return the new state of the object of a kind of event: the words after the object's own."""
     return detail_type.partition(" ")[2].lower().replace(" ", "-")
 
 
@@ -203,7 +203,7 @@ def _named_by(part: Mapping[str, Any]) -> Iterator[str]:
     if isinstance(part.get("nodeClaim"), str):
         yield node_name(part["nodeClaim"])
     elif isinstance(part.get("nodeClass"), str):
-        # that of a node says where it comes from, and not what happened
+        # the type of a node event says where it comes from, and not what happened
         yield f"{_POLICY_KINDS['EC2NodeClass']}/{part['nodeClass']}"
     if isinstance(part.get("team"), str):
         yield f"{_POLICY_KINDS['Team']}/{part['team']}"

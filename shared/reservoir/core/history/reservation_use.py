@@ -1,4 +1,4 @@
-"""What was placed in a reservation of late: the demand that would be without it."""
+"""Demand that was placed in a reservation recently, and would be without a place if it ended."""
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta

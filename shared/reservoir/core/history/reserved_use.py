@@ -1,6 +1,6 @@
-"""Whose the units of each reservation were, hour by hour, and what they cost.
+"""Who used the units of each reservation, hour by hour, and what they cost.
 
-Of every hour, the parts of a reservation add up to its units for as long as samples tell of it. Units cost the
+In every hour, the parts of a reservation add up to its units for as long as there are samples of it. Units cost the
 on-demand price of their type whether or not they are used, as EC2 bills them. Those of a Capacity Block were paid for
 at once: each second has its part of the fee.
 """
@@ -22,7 +22,7 @@ _HOUR_S: Final = 3600
 
 
 class UnitState(StrEnum):
-    """Who is on a unit."""
+    """How a unit is used."""
 
     OURS = "ours"
     OTHERS = "others"
@@ -31,10 +31,10 @@ class UnitState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HourOfUnits:
-    """Units of one reservation in one hour that somebody used in one way, in thousandths of a unit times seconds.
+    """Units of one reservation in one hour that were used in one way, in thousandths of a unit times seconds.
 
-    ``whose`` is the namespace of work on them, or the team that owns them while they are free; empty: nobody's, or not
-    known. ``atto_usd`` is None where the price is not known.
+    ``whose`` is the namespace of the work on them, or the team that owns them while they are free; empty: of no team,
+    or not known. ``atto_usd`` is None where the price is not known.
     """
 
     reservation_id: str
@@ -50,7 +50,7 @@ class HourOfUnits:
 
 @dataclass(frozen=True, slots=True)
 class Fee:
-    """What was paid at once, at ``paid_at``, for a reservation from one instant to another."""
+    """A fee that was paid at once, at ``paid_at``, for a reservation from one instant to another."""
 
     reservation_id: str
     paid_at: datetime
@@ -75,14 +75,14 @@ class Fee:
 def hours_of_units(
     seen: Sequence[Seen], fees: Sequence[Fee], since: datetime, until: datetime
 ) -> Sequence[HourOfUnits]:
-    """Return what became of the units of one reservation between two instants, by hour.
+    """Return how the units of one reservation were used between two instants, by hour.
 
     Parameters
     ----------
     seen
-        How samples saw it, as of ``seen_by_id``.
+        The reservation in samples, from ``seen_by_id``.
     fees
-        What was paid for it at once; only a Capacity Block has any.
+        The fees that were paid for it at once; only a Capacity Block has any.
     """
     totals: Counter[_Key] = Counter()
     costs: dict[_Key, int | None] = {}
@@ -133,7 +133,7 @@ def _pieces(
 
 
 def _units(found: ReservationSample) -> _Units:
-    """Return its units by who is on them, in thousandths."""
+    """Return its units by how they are used, in thousandths."""
     units: dict[tuple[UnitState, str], int] = {}
     whose: tuple[tuple[UnitState, int, Mapping[str, int]], ...] = (
         (UnitState.OURS, found.ours_count, found.ours_milli_units),

@@ -1,4 +1,4 @@
-"""What there was at an instant: units of reservations, nodes, and who waited."""
+"""What there was at an instant: units of reservations, nodes, and waiting workloads."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_claim import NodeClaim, parts_of
 from reservoir.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD, split
 
-# a reason for waiting beside those of plans: no plan has looked at it
+# a reason for waiting beside those of plans: no plan has considered the workload yet
 UNPLANNED: Final = "NotPlannedYet"
 MILLI_UNITS: Final = 1000  # of one unit
 
@@ -26,8 +26,8 @@ class ReservationSample:
 
     ``micro_usd_per_hour`` is what one unit would cost on demand, None while no price is known.
 
-    Whose ours and the free ones are is told in thousandths of units, which add up to ``ours_count`` and ``free_count``;
-    samples of earlier releases do not tell it.
+    The owners of our units and of free ones are given in thousandths of units, which add up to ``ours_count`` and
+    ``free_count``; samples of earlier releases do not have them.
     """
 
     id: str
@@ -45,7 +45,7 @@ class ReservationSample:
     stale: bool = False
     # by namespace, as accounts share an instance; the empty one: nothing is on them
     ours_milli_units: Mapping[str, int] = field(default_factory=dict)
-    # by the team that owns them by its quotas; the empty one: nobody does
+    # by the team that owns them by its quotas; the empty name: no team does
     free_milli_units: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -78,7 +78,7 @@ class WaitingSample:
 
 @dataclass(frozen=True, slots=True)
 class BoughtSample:
-    """What was bought beside reservations for one workload; the price of a shared node is shared as in accounts."""
+    """Capacity that was bought beside reservations for a workload; a shared node's price is divided as in accounts."""
 
     workload_key: str
     node_count: int
@@ -168,9 +168,9 @@ def _reservation(
         if claim.offering.reservation_id == reservation.id and not claim.waits_for_slot
     ]
     ours = len(on_it)
-    # A unit whose instance has ended is nobody's until EC2 shows it as available: it counts as others'.
+    # A unit whose instance has ended counts as others' until EC2 shows it as available.
     others = reservation.units_of_others(ours) if reservation.state == ACTIVE else 0
-    # What is billed and takes no launches is idle too, and costs the same.
+    # A reservation that is billed and takes no launches is idle too, and costs the same.
     free = max(0, reservation.total_count - ours - others) if reservation.is_billed else 0
     return ReservationSample(
         id=reservation.id,
@@ -191,7 +191,7 @@ def _reservation(
 
 
 def _by_namespace(claims: Sequence[NodeClaim]) -> Mapping[str, int]:
-    """Return whose units those of claims are, in thousandths, as accounts share an instance."""
+    """Return the units of claims by namespace, in thousandths, divided as accounts divide an instance."""
     found: Counter[str] = Counter()
     for claim in claims:
         parts = parts_of(claim, claim.placements) or [("", 1)]

@@ -1,4 +1,4 @@
-"""One line about an event: what it happened to, and what that was."""
+"""One line about an event: its object, and what happened to it."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +35,7 @@ def subject(event: PastEvent) -> str:
 
 
 def summary(event: PastEvent) -> str:
-    """Return what happened in one line. A kind that nobody here knows is told by its plain fields."""
+    """Return what happened in one line. An unknown kind is described by its plain fields."""
     return _LINES.get(event.detail_type, _plain)(event.detail)
 
 

@@ -1,4 +1,4 @@
-"""What teams have: units of reservations, what was bought for them, who waits."""
+"""What teams have: units of reservations, capacity that was bought for them, waiting work."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -62,10 +62,10 @@ def with_owners(
     claims: Iterable[NodeClaim],
     workloads: Mapping[str, Workload],
 ) -> tuple[ReservationSample, ...]:
-    """Return the reservations with whose their free units are.
+    """Return the reservations with the owners of their free units.
 
-    Free units under one quota are the teams' that use less than they own, each by what it has left; what is free beyond
-    that is nobody's.
+    Free units under one quota belong to the teams that use less than they own, to each as many as it has left; further
+    free units belong to no team.
     """
     nodes = tuple(node_of(claim, workloads) for claim in claims)
     snapshot = Snapshot(

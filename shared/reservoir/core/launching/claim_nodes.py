@@ -33,8 +33,8 @@ _COMING = frozenset({ClaimState.PLANNED, ClaimState.LAUNCHING, ClaimState.LAUNCH
 def is_held(claim: NodeClaim, claims: Mapping[str, NodeClaim]) -> bool:
     """Whether the node's room belongs to the replicas of nodes that it replaces and that have not begun to drain.
 
-    A listing may show the replacement before the mark of what it replaces. What it expects says the same; a command
-    that is abandoned takes both back (``reservoir.usecases.disruption.replace_nodes``).
+    A listing may show the replacement before the mark on the node that it replaces. The replicas that it expects show
+    the same; a command that is abandoned takes both back (``reservoir.usecases.disruption.replace_nodes``).
     """
     if claim.waits_for_slot:
         return True
@@ -44,9 +44,10 @@ def is_held(claim: NodeClaim, claims: Mapping[str, NodeClaim]) -> bool:
 
 
 def fills_freed_slot(claim: NodeClaim, claims: Mapping[str, NodeClaim]) -> bool:
-    """Whether the claim is to run in the slot of a node that went first, and does not run yet.
+    """Whether the claim is to run in the slot of a node that ended first, and does not run yet.
 
-    ``claims`` are the live ones. A replacement that is made before the break runs before what it replaces is gone.
+    ``claims`` are the live ones. A replacement that is made before the break runs before the node that it replaces
+    ends.
     """
     if claim.waits_for_slot:
         return True
@@ -59,7 +60,7 @@ def fills_freed_slot(claim: NodeClaim, claims: Mapping[str, NodeClaim]) -> bool:
 def node_of(
     claim: NodeClaim, workloads: Mapping[str, Workload], *, held: bool = False
 ) -> Node:
-    """Return the claim as the scheduler sees it; ``workloads`` has what is placed on it, by key.
+    """Return the claim as the scheduler sees it; ``workloads`` has the ones that are placed on it, by key.
 
     ``held``: nothing else may be placed on it, so it shows as full.
     """
@@ -94,7 +95,7 @@ def node_of(
     )
     if node.block_drain is None:
         return node
-    # What was put on it since its claim's times were noted may want more notice.
+    # Replicas that were placed on it after its claim's times were recorded may want more notice.
     drain = node.block_drain.for_notice(_longest_notice_s(claim.placements, workloads))
     return replace(node, drain_at=drain.starts_at)
 
@@ -111,9 +112,9 @@ def _longest_notice_s(
 
 
 def withdrawn_replicas(claim: NodeClaim) -> tuple[PlacedReplicas, ...]:
-    """Return the replicas that nobody wants any more and that a node still waits for.
+    """Return the withdrawn replicas that a node still waits for.
 
-    What drains for any other reason is demand again, and counts where it is placed next.
+    Replicas that drain for any other reason are demand again, and count where they are placed next.
     """
     drain = claim.drain
     return (
@@ -228,7 +229,7 @@ def planned_claims(
 def _room(
     planned: PlannedNodes, pool: NodePool, node_class: NodeClass, facts: ClaimFacts
 ) -> Resources:
-    """Return what the nodes will have; what will run on a static pool's, and whether it wants EFAs, nobody knows."""
+    """Return the room of the nodes; a static pool's future demand, and whether it wants EFAs, is not known."""
     room = as_launched(
         facts.instance_types[planned.offering.instance_type], node_class
     ).allocatable
@@ -275,7 +276,7 @@ def grown_claim(
 def correlated(claim: NodeClaim, ids: Mapping[str, str | None]) -> NodeClaim:
     """Return the claim with the correlation ids, by key, of the workloads on it and of those on their way to it.
 
-    Those of workloads that have left it are forgotten, so that a node which lives long does not collect them.
+    The ids of workloads that have left it are dropped, so that a node which lives long does not collect them.
     """
     awaiting = () if claim.drain is None else claim.drain.awaiting
     present = {

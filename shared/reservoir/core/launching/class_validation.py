@@ -26,13 +26,13 @@ VALIDATION_ID: Final = "validation"
 _ASKED_AGAIN_AFTER: Final[Mapping[ValidationOutcome, timedelta]] = {
     ValidationOutcome.SUCCEEDED: timedelta(days=1),
     ValidationOutcome.SUSPECTED: timedelta(minutes=1),
-    ValidationOutcome.REFUSED: timedelta(minutes=15),  # somebody may have mended it
+    ValidationOutcome.REFUSED: timedelta(minutes=15),  # it may have been fixed since
     ValidationOutcome.UNKNOWN: timedelta(minutes=15),
 }
 
 
 def validated(node_class: NodeClass) -> str:
-    """Name what a dry run of the class is about: the class, and what was found for it, but for counts."""
+    """Name the subject of a dry run: the class, and what discovery found for it, without counts."""
     status = node_class.status
     images = newest_images(status.machine_images).values()
     found = NodeClassStatus(
@@ -59,9 +59,9 @@ def can_be_validated(node_class: NodeClass) -> bool:
 
 
 def is_due(node_class: NodeClass, now: datetime, starts: Iterable[datetime] = ()) -> bool:
-    """Whether EC2 should be asked: the class or what it selects is another, or the last answer is old.
+    """Whether EC2 should be asked: the class or its selection has changed, or the last answer is old.
 
-    ``starts``: when reservations that it selects begin. Shortly before, the answer must not be of the day before.
+    ``starts``: when selected reservations begin. Shortly before that, yesterday's answer is too old.
     """
     if not can_be_validated(node_class):
         return False
@@ -81,9 +81,8 @@ def claim_to_validate(
 ) -> NodeClaim | None:
     """Return the claim whose launch stands for all of the class: the cheapest that its pools could plan.
 
-    On demand where a pool allows that, then on spot, then into a reservation; for one that is to begin, on demand: EC2
-    would refuse what is asked of it before it is there, and a dry run launches nothing. None: its pools can have none
-    of these.
+    On demand where a pool allows that, then on spot, then into a reservation; for a future one, on demand: EC2 would
+    refuse launches into it before it begins, and a dry run launches nothing. None: its pools allow none of these.
     """
     bought = [
         (
@@ -115,7 +114,7 @@ def _reserved_claim(
 ) -> NodeClaim | None:
     """Return the claim of a unit of the first reservation that pools admit and the class can launch into."""
     types = {kind.name: kind for kind in catalogue if has_image(node_class, kind)}
-    # what is there first: its answer is the surer one
+    # existing reservations first: their answer is more certain
     for reservation in sorted(
         reservations, key=lambda each: (not each.is_active(now), each.id)
     ):

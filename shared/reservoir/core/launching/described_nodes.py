@@ -10,7 +10,7 @@ from reservoir.core.model.node_claim import NodeClaim
 from reservoir.core.model.snapshot import Node
 from reservoir.core.model.workload import Workload
 
-# What a node was made of: its claim, what is placed on it, whether it is held.
+# What a node is described from: its claim, the workloads on it, and whether it is held.
 _About = tuple[NodeClaim, tuple[Workload | None, ...], bool]
 
 
@@ -44,8 +44,7 @@ class DescribedNodes:
             described[key] = known
             node = known[1]
             if claim.cordoned:
-                # What drains takes nothing new and goes on counting for topology and limits, which is just what is
-                # wanted.
+                # A draining node takes nothing new and goes on counting for topology and limits, as it should.
                 node = replace(node, drain_at=now)
             nodes.append(
                 node if claim.node_pool_name in pool_names else replace(node, deleting=True)

@@ -31,11 +31,11 @@ class LaunchErrorKind(StrEnum):
     TEMPLATE_MISSING = "LaunchTemplateMissing"  # deleted under us
     CONFIGURATION = "Configuration"  # the class asks for something that does not work
     PERMISSION = "Permission"  # we may not
-    TRANSIENT = "Transient"  # throttled or an internal error: says nothing about capacity
-    UNKNOWN = "Unknown"  # a code that nobody has sorted
+    TRANSIENT = "Transient"  # throttled or an internal error: no sign of missing capacity
+    UNKNOWN = "Unknown"  # an unknown code
 
 
-# A full subnet says nothing about capacity: the next attempt uses another one.
+# A full subnet is no sign of missing capacity: the next attempt uses another one.
 _RETRIED: Final = frozenset(
     {
         LaunchErrorKind.TRANSIENT,
@@ -44,12 +44,12 @@ _RETRIED: Final = frozenset(
         LaunchErrorKind.SUBNET_FULL,
     }
 )
-# A code that nobody has sorted may be a passing trouble. When this many attempts did not get past it, what was asked
-# for rests as after a shortage, longer each time, so that other offerings serve and EC2 is not asked for ever.
+# An unknown code may be a passing problem. When this many attempts failed with it, the offering rests as after a
+# shortage, longer each time, so that other offerings serve and EC2 is not asked for ever.
 UNKNOWN_ATTEMPTS_MAX: Final = 3
-# The same holds for trouble of EC2's own that it names a pool for: said of one pool again and again, it keeps other
-# types and markets from serving (aws/karpenter-provider-aws 9616). Said of the whole call it tells of no pool, and
-# throttling tells of none whatever it names.
+# The same holds for a problem of EC2's own that names a pool: repeated for one pool, it would keep other types and
+# markets from serving (aws/karpenter-provider-aws 9616). A problem of the whole call concerns no pool, and throttling
+# never does, even where it names one.
 TROUBLE_OF_A_POOL: Final = frozenset(
     {
         "InternalError",
@@ -59,9 +59,9 @@ TROUBLE_OF_A_POOL: Final = frozenset(
         "Unavailable",
     }
 )
-# EC2 asks whether we may use a launch template before it looks whether there is one: what was deleted, or is not
-# visible yet, is refused as if it were somebody else's. So a refusal of the whole first call is tried once more, from
-# templates that were made again, before it counts as a lack of permission.
+# EC2 checks whether we may use a launch template before it checks whether the template exists: a template that was
+# deleted, or is not visible yet, is refused as if it belonged to another account. So when the whole first call is
+# refused, it is repeated once from templates that were made again, before it counts as a lack of permission.
 TEMPLATE_DOUBTED_ATTEMPTS: Final = 1
 _PAUSED: Final = frozenset({LaunchErrorKind.TRANSIENT, LaunchErrorKind.UNKNOWN})
 _BLOCKING: Final = frozenset({LaunchErrorKind.CONFIGURATION, LaunchErrorKind.PERMISSION})
@@ -69,13 +69,13 @@ _BLOCKING: Final = frozenset({LaunchErrorKind.CONFIGURATION, LaunchErrorKind.PER
 # go on. Where EC2 refuses pools of so many families alike, they have little in common but the class and the market:
 # the class rests on that market. The class is to blame, on every market, only where EC2 names no pool.
 _FAMILIES_ALIKE: Final = 3
-# Here the code itself says that it is the class, or the account: what is missing is missing in every pool, whichever
-# EC2 names. The meanings are those of EC2's list of error codes
+# Here the code itself blames the class, or the account: what is missing is missing in every pool, whichever EC2 names.
+# The meanings are those of EC2's list of error codes
 # (https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html).
 OF_THE_CLASS: Final = frozenset(
     {
         "AccountDisabled",
-        "AuthFailure",  # the image of somebody who does not share it
+        "AuthFailure",  # an image that its owner does not share with us
         "Blocked",
         "CustomerKeyHasBeenRevoked",
         "InvalidAMIID.Malformed",
@@ -162,10 +162,10 @@ class LaunchOutcome:
         )
 
     def not_before(self, observed_at: datetime | None) -> "LaunchOutcome":
-        """Return the answer as one that came after an observation, whatever the clock of who heard it says.
+        """Return the answer with a time after an observation, even if the clock of its receiver is slow.
 
-        By a slow clock a refusal would be older than the observation that it refutes, which would go on showing the
-        unit as free: planned and refused again and again, until that clock has caught up.
+        By a slow clock a refusal would be older than the observation that it refutes. That observation would go on
+        showing the unit as free: planned and refused again and again, until the clock has caught up.
         """
         if (
             observed_at is None
@@ -180,8 +180,8 @@ class LaunchOutcome:
 class LaunchAttempt:
     """One attempt to launch a batch: the intent before EC2 is called, then the outcome.
 
-    The first writer of the intent and the first writer of the outcome win; everybody else goes on from what is
-    stored. ``completed`` closes the attempt once every claim and every reaction has been dealt with.
+    The first writer of the intent and the first writer of the outcome win; every other process continues from what they
+    stored. ``completed`` closes the attempt once every claim and every reaction has been handled.
     """
 
     batch_id: str
@@ -231,8 +231,8 @@ class LaunchAttempt:
 class LaunchReaction:
     """What an outcome means for everything but its own claims.
 
-    ``retry``: the claims without an instance are worth another attempt, because nothing was said about capacity;
-    ``pause`` before it, because EC2 is in trouble or overloaded. ``reason`` is for those that fail.
+    ``retry``: the claims without an instance are worth another attempt, because no capacity was missing; ``pause``
+    before it, because EC2 is in trouble or overloaded. ``reason`` is for claims that fail.
     """
 
     resting: tuple[OfferingKey, ...] = ()

@@ -1,8 +1,8 @@
-"""What replicas were placed with, which stays true of them until they have left, whatever is wanted by now.
+"""The terms that replicas were placed with. They hold until the replicas have left, however the workload changes.
 
-A claim notes with which generation of its workload each replica was placed; the workload's row keeps the specs of
-earlier generations for as long as replicas of theirs run. In a snapshot such replicas are those of a workload of their
-own, ``namespace/name@generation``: room on nodes, quotas, notice and topology ask what was agreed with them.
+A claim records by which generation of its workload each replica was placed; the workload's row keeps the specs of
+earlier generations for as long as their replicas run. In a snapshot such replicas belong to a workload of their own,
+``namespace/name@generation``: room on nodes, quotas, notice and topology use the terms of that generation.
 """
 
 from collections import Counter
@@ -24,9 +24,9 @@ def current_key(workload_key: str) -> str:
 
 
 def terms_of(workload: Workload) -> Workload:
-    """Return what of a workload counts once it is placed.
+    """Return the part of a workload that stays fixed once it is placed.
 
-    ``do-not-disrupt`` is not among it: as in Kubernetes it may be said, and taken back, while it runs.
+    ``do-not-disrupt`` is not part of it: as in Kubernetes it may be set, and removed, while the workload runs.
     """
     return replace(
         workload,
@@ -48,10 +48,10 @@ def same_terms(one: Workload, other: Workload) -> bool:
 
 
 def terms_at(generation: int, current: Workload, former: Sequence[Workload]) -> Workload:
-    """Return what replicas of a generation were placed with.
+    """Return the terms by which replicas of a generation were placed.
 
-    ``former`` are by generation, each the last one with its terms. Replicas of which nothing is noted (an earlier
-    release placed them) are as old as any.
+    ``former``: workloads by generation, each the last one with its terms. Replicas without a recorded generation (an
+    earlier release placed them) take the oldest.
     """
     return next((each for each in former if each.generation >= generation), current)
 
@@ -62,7 +62,7 @@ def with_generations(
     workloads: Mapping[str, Workload],
     room: Resources,
 ) -> tuple[PlacedGeneration, ...]:
-    """Return the notes with those of more replicas, placed as these workloads, by key, on a node with this room."""
+    """Return the records with those of more replicas, placed as these workloads, by key, on a node with this room."""
     notes = {(note.workload_key, note.generation): note for note in noted}
     for placed in added:
         workload = workloads.get(placed.workload_key)
@@ -81,20 +81,20 @@ class PlacedTerms:
     def __init__(
         self, workloads: Mapping[str, Workload], former: Mapping[str, Sequence[Workload]]
     ) -> None:
-        # with those of former terms that run somewhere
+        # with former terms that replicas somewhere still have
         self.workloads: dict[str, Workload] = dict(workloads)
         self._former = {
             key: each for key, each in former.items() if each and key in workloads
         }
 
     def claims(self, claims: Mapping[str, NodeClaim]) -> dict[str, NodeClaim]:
-        """Return the claims by id, what was placed with other terms than today's under keys of its own."""
+        """Return the claims by id; replicas that were placed with other terms than today's have keys of their own."""
         if self._former:
             return {key: self.claim(claim) for key, claim in claims.items()}
         return dict(claims)
 
     def claim(self, claim: NodeClaim) -> NodeClaim:
-        """Return the claim, what was placed with other terms than today's under keys of its own."""
+        """Return the claim; replicas that were placed with other terms than today's have keys of their own."""
         awaiting = () if claim.drain is None else claim.drain.awaiting
         if all(
             placed.workload_key not in self._former

@@ -1,7 +1,8 @@
-"""Whether a reservation that is about to begin would be used: what would make its first launch fail, told before.
+"""Whether a reservation that is about to begin could be used: what its first launch lacks, known before it begins.
 
-A unit of a block that nobody can launch into is paid for from its first second. What discovery knows of policy, classes
-and EC2 is enough to say so a day and an hour before. Nothing waits for this: who launches asks EC2, whatever was said.
+A unit of a block that nothing can launch into is paid for from its first second. What discovery knows of policy,
+classes and EC2 is enough to report that a day and an hour before. No launch waits for this report: EC2's answer to it
+decides.
 """
 
 import hashlib
@@ -79,7 +80,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class KnownPolicy:
-    """What is known of policy: ``conditions`` of classes by name, and kinds and names that cannot be read."""
+    """The known policy: ``conditions`` of classes by name, and kinds and names that cannot be read."""
 
     node_pools: Sequence[NodePool]
     node_classes: Sequence[NodeClass]
@@ -104,8 +105,8 @@ def missing(
 ) -> tuple[Missing, ...]:
     """Return what keeps every class and pool from launching into it; nothing, if one of them could.
 
-    Of several classes, what is said is about the one that lacks the least. ``types`` are those of EC2, by name; none:
-    nothing is known of them.
+    Of several classes, the one that lacks the least is described. ``types`` are EC2's types by name; empty: they are
+    not known.
     """
     selecting = [
         each
@@ -131,7 +132,7 @@ def is_meant(node_class: NodeClass, reservation: ObservedReservation) -> bool:
 def notice_key(
     reservation: CapacityReservation, found: Iterable[Missing], now: datetime
 ) -> str:
-    """Name what is to be told of it, so that each is told once: other findings, and another start, are told anew."""
+    """Return the key of a report, so that each is published once; other findings, and another start, have others."""
     start_at = reservation.start_at
     begins = "" if start_at is None else start_at.isoformat()
     parts = sorted(f"{each.what} {each.advice}" for each in found)
@@ -143,7 +144,7 @@ def notice_key(
 
 
 def is_news(key: str, said: str | None) -> bool:
-    """Whether to tell of it: something is missing that was not told, or what was told to be missing is there."""
+    """Whether to publish it: something is newly missing, or something that was reported missing is there."""
     if key.endswith(_READY):
         begins = key.partition(" ")[0]
         return said is not None and said.startswith(f"{begins} ") and said != key
@@ -232,7 +233,7 @@ def _alike(reservation: CapacityReservation, node_class: NodeClass) -> Iterator[
 def _looked_up(
     node_class: NodeClass, conditions: Mapping[ConditionType, Condition]
 ) -> Iterator[Missing]:
-    """Yield what a class selects and is not there; what was found and cannot be looked up again is still in use."""
+    """Yield what a class selects and discovery does not find; an earlier result stays in use while a lookup fails."""
     for kind, what, noun, terms in (
         (
             ConditionType.SUBNETS_READY,

@@ -24,7 +24,7 @@ PLACEHOLDERS: Final = (
     REPORTS_QUEUE_URL,
 )
 
-# The end may be missing: what was begun and is no placeholder is a mistake, and nothing to be launched with.
+# The end may be missing: a placeholder that is begun and not ended is a mistake, and must not be launched.
 _PLACEHOLDER: Final = re.compile(
     r"\{\{[ \t]*reservoir\.([A-Za-z0-9_.-]*)(?P<end>[ \t]*\}\})?"
 )

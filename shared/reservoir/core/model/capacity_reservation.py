@@ -17,7 +17,7 @@ GONE: Final = "gone"
 
 @dataclass(frozen=True, slots=True)
 class StateMeaning:
-    """What a state of a reservation says. Only an active one takes launches."""
+    """What a state of a reservation means. Only an active one takes launches."""
 
     is_upcoming: bool = False  # expected to become active
     is_over: bool = False  # nothing follows; EC2 shows such a reservation for a while
@@ -46,7 +46,7 @@ STATES: Final[Mapping[str, StateMeaning]] = {
     "unsupported": _OVER,
     GONE: _OVER,
 }
-# A state that nobody has heard of: the reservation is there, and may cost money.
+# An unknown state: the reservation exists, and may cost money.
 _UNKNOWN_STATE: Final = StateMeaning(is_billed=True)
 UPCOMING_STATES: Final = frozenset(name for name, it in STATES.items() if it.is_upcoming)
 ENDED_STATES: Final = frozenset(name for name, it in STATES.items() if it.is_over)
@@ -80,10 +80,10 @@ class BlockDrain:
     deadline: datetime
 
     def for_notice(self, notice_s: int) -> "BlockDrain":
-        """Return the drain of the same node with work on it that wants so many seconds between start and deadline.
+        """Return the drain of the same node when its work wants so many seconds of notice before the deadline.
 
         Everything that depends on when a node of a block drains asks this: the drain itself, the planner, its reasons
-        and the checker. The start only moves if the notice is longer than what is there anyhow.
+        and the checker. The start only moves if the notice is longer than the usual one.
         """
         return replace(
             self, starts_at=min(self.starts_at, self.deadline - timedelta(seconds=notice_s))
@@ -118,7 +118,10 @@ class ObservedReservation:
 
     @property
     def size(self) -> int:
-        """How many units it has, or will have: EC2 shows none before it begins, but says so in a tag of its own."""
+        """How many units it has, or will have.
+
+        Before it begins, EC2 shows none but has their number in a tag of its own.
+        """
         planned = self.tags.get(_PLANNED_SIZE_TAG, "")
         return max(
             self.total_count,
@@ -150,10 +153,10 @@ class ObservedReservation:
         return drain_at is None or now < drain_at
 
     def is_upcoming(self, now: datetime) -> bool:
-        """Whether it is known to become usable later: demand that only it can serve is held for it.
+        """Whether it will be usable later, as far as is known: demand that only it can serve is held for it.
 
-        One whose start has passed counts as long as EC2 says that it is to come: EC2 may be late by seconds or, for a
-        delayed one, by days, and we see that it began some seconds after it did.
+        After its start it still counts for as long as EC2 shows it as scheduled. EC2 may be late by seconds or, for a
+        delayed reservation, by days, and discovery sees the beginning some seconds after it.
         """
         if self.state not in UPCOMING_STATES or self.start_at is None:
             return False
@@ -183,9 +186,9 @@ class ObservedReservation:
 
 @dataclass(frozen=True, slots=True)
 class TeamShare:
-    """Whose units these are in one solve (the empty name: of whoever belongs to no team), and why not more.
+    """The team whose units these are in one solve (an empty name: work without a team), and why it has no more.
 
-    ``is_withheld``: there are more, which others are given, or others have that this team owns.
+    ``is_withheld``: there are more units, which other teams are given; or other teams have units that this team owns.
     """
 
     team_name: str
@@ -199,7 +202,7 @@ class TeamShare:
 class RefusedUnits:
     """EC2 launches nothing into a reservation, although it showed ``shown_count`` units as free.
 
-    ``reason`` is what EC2 said; ``until`` is when it is asked again, where that is known.
+    ``reason`` is EC2's answer; ``until`` is when EC2 is asked again, where that is known.
     """
 
     reason: str
@@ -227,10 +230,10 @@ class CapacityReservation(ObservedReservation):
         return self.id if self.share is None else f"{self.id}/{self.share.team_name}"
 
     def units_of_others(self, ours_count: int) -> int:
-        """Return how many units somebody else uses for certain, beside so many with nodes of ours.
+        """Return how many units others certainly use, beside so many with our nodes.
 
-        EC2's count may or may not contain a launch of a moment ago; taken as contained, nobody is blamed for it. Units
-        that EC2 shows as free and refuses to give are nobody's.
+        EC2's count may or may not contain a launch of a moment ago; it is taken as contained, so that no other user is
+        assumed. Units that EC2 shows as free and refuses to give belong to nobody.
         """
         shown_count = 0 if self.refusal is None else self.refusal.shown_count
         return max(
@@ -239,7 +242,7 @@ class CapacityReservation(ObservedReservation):
 
     @classmethod
     def of(cls, observed: ObservedReservation, *, free_units: int) -> "CapacityReservation":
-        """Return what was observed, with so many units to promise."""
+        """Return the observed reservation, with so many units to promise."""
         if isinstance(observed, CapacityReservation):
             made = replace(observed, free_units=free_units)
         else:

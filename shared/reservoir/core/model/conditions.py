@@ -1,4 +1,4 @@
-"""Conditions of classes and pools: what is ready, what is not and why (the ODCR RFCs' status, in Kubernetes' form)."""
+"""Conditions of classes and pools: what is ready, what is not and why (after the ODCR RFCs, in Kubernetes' form)."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -70,13 +70,13 @@ def node_class_conditions(
     rests: str | None = None,
     is_validated: bool = True,
 ) -> tuple[Condition, ...]:
-    """Compute a class's conditions from what was found for it.
+    """Compute a class's conditions from what discovery found.
 
     ``rests`` says why it launches nothing for now, and until when. ``is_validated``: the last dry run was about the
-    class as it is. What a dry run says is told beside ``Ready`` and is no part of it: launches go on.
-    ``reservations`` are those that the class selects. ``discovery_errors`` say what could not be looked up; what was
-    found before is then still in use, so the condition is Unknown and not False, and the class stays ready. Where
-    nothing was found before either, ``Ready`` is Unknown too: nothing can be launched yet.
+    class as it is. The result of a dry run is a condition beside ``Ready`` and does not change it: launches go on.
+    ``reservations`` are those that the class selects. ``discovery_errors`` say what could not be looked up. The earlier
+    result is then still in use, so the condition is Unknown instead of False, and the class stays ready. Without an
+    earlier result, ``Ready`` is Unknown too: nothing can be launched yet.
     """
     make = _Maker(previous, now)
     found = [
@@ -104,7 +104,7 @@ def not_yet_looked_at(now: datetime) -> tuple[Condition, ...]:
 def launches_blocked(
     previous: Sequence[Condition], reason: str, now: datetime
 ) -> tuple[Condition, ...]:
-    """Return a class's conditions after EC2 refused a launch for good; what was looked up stays as it was."""
+    """Return a class's conditions after EC2 refused a launch for good; the conditions of lookups stay."""
     make = _Maker(previous, now)
     replaced = (ConditionType.LAUNCHES_PERMITTED, ConditionType.READY)
     found = [condition for condition in previous if condition.type not in replaced]
@@ -234,7 +234,10 @@ def _reservations_ready(
     reservations: Sequence[CapacityReservation],
     errors: Mapping[ConditionType, str],
 ) -> Condition:
-    """Say what was found; finding none is no fault, the class still launches what is not reserved (S-28)."""
+    """Return the condition about reservations.
+
+    Finding none is no fault: the class can still launch other capacity (S-28).
+    """
     kind = ConditionType.CAPACITY_RESERVATIONS_READY
     if kind in errors:
         return make(kind, ConditionStatus.UNKNOWN, "LookupFailed", errors[kind])
@@ -300,9 +303,9 @@ def _limit(
 def _all_ready(
     make: Callable[..., Condition], conditions: Sequence[Condition]
 ) -> Condition:
-    """Ready unless something is False; what could not be looked up keeps working with what was found before.
+    """Ready unless something is False: where a lookup failed, the earlier result is still in use.
 
-    Where nothing was ever found there is nothing to work with: then nobody knows.
+    Where there is no earlier result, ``Ready`` is unknown.
     """
     broken = next((c for c in conditions if c.status is ConditionStatus.FALSE), None)
     unknown = next(

@@ -1,4 +1,4 @@
-"""What is told of a decision without its plan."""
+"""What is shown of a decision without its plan."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True)
 class DecisionSummary:
-    """When a decision was made, and what it came to: counts by what they count."""
+    """When a decision was made, and its results as counts, by what is counted."""
 
     plan_id: str
     made_at: datetime

@@ -1,4 +1,4 @@
-"""An EC2 instance of ours, as DescribeInstances shows it, and what it says about how it was bought."""
+"""An EC2 instance of ours, as DescribeInstances shows it, and how it was bought."""
 
 from collections.abc import Set
 from dataclasses import dataclass
@@ -53,8 +53,8 @@ class Instance:
     def capacity_type(self, selected_reservation_ids: Set[str]) -> CapacityType:
         """Return how the instance is bought now (R-130).
 
-        It counts as reserved only inside a reservation that its class selects; one that merely fell into somebody's
-        open reservation is an on-demand instance.
+        It counts as reserved only in a reservation that its class selects. An instance that only matched another open
+        reservation is an on-demand instance.
         """
         if self.lifecycle == SPOT_LIFECYCLE:
             return CapacityType.SPOT

@@ -25,7 +25,7 @@ class ClaimState(StrEnum):
     LAUNCHING = "launching"
     LAUNCHED = "launched"  # EC2 answered with an instance
     RUNNING = "running"  # the instance reported running
-    DRAINING = "draining"  # its workloads were told, with a deadline
+    DRAINING = "draining"  # its workloads were notified, with a deadline
     TERMINATING = "terminating"  # TerminateInstances was asked for
     TERMINATED = "terminated"  # the instance is gone
     FAILED = "failed"  # no instance ever came of it
@@ -111,7 +111,7 @@ class DrainReason(StrEnum):
     NODE_POOL_DELETED = "NodePoolDeleted"
     EXPIRED = "Expired"
     UNHEALTHY = "Unhealthy"
-    RECLAIMED = "Reclaimed"  # its unit was lent, and whoever owns it wants it
+    RECLAIMED = "Reclaimed"  # its unit was lent, and its owner wants it
     REQUESTED = "Requested"  # an operator asked for it
     SCALED_DOWN = "ScaledDown"  # its static pool has more nodes than it wants
 
@@ -172,7 +172,7 @@ class DisruptionMark:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What somebody did to an object by hand: ``verb`` as it was typed, ``by`` the ARN that AWS knows them by."""
+    """What a person did to an object by hand: ``verb`` as it was typed, ``by`` the person's ARN."""
 
     verb: str
     by: str
@@ -194,7 +194,7 @@ def with_operation(
 class PlacedGeneration:
     """So many replicas on a node were placed with this generation of their workload.
 
-    ``share``: the largest part of any resource of the node that each takes, in millionths; 0: nobody noted it.
+    ``share``: the largest part of any resource of the node that each takes, in millionths; 0: not recorded.
     """
 
     workload_key: str
@@ -258,23 +258,24 @@ class NodeClaim:
     moves_to: str | None = None
     # replicas that have done here what they were for
     finished: tuple[PlacedReplicas, ...] = ()
-    # the Team whose work alone it was planned for; empty: several teams', nobody's, or that of no Team
+    # the Team for whose work alone it was planned; empty: for several teams, or for work that belongs to no Team
     team: str = ""
-    # where its node can be reached by others of its workloads; the node says so
+    # the address at which its other workloads reach the node; the node reports it
     address: str | None = None
     seats: tuple[GangSeat, ...] = ()  # in workloads whose nodes know each other
     # by key, of the workloads that are named above
     correlation_ids: Mapping[str, str] = field(default_factory=dict)
-    # replicas that have run here, those that have finished included
+    # replicas that have run here, including finished ones
     ready: tuple[PlacedReplicas, ...] = ()
     failure: str | None = None
-    is_static: bool = False  # a static pool's: it stands with or without replicas
+    is_static: bool = False  # a static pool's node: it stays with or without replicas
     # the resource group of reservations that its instance was launched at: EC2 moves it into one that joins the group
     reclaim_group_arn: str | None = None
-    cordoned: bool = False  # takes no new replicas until somebody uncordons it
-    # what was done to it by hand, the last of all last
+    cordoned: bool = False  # takes no new replicas until it is uncordoned
+    # operations by hand, the latest last
     operations: tuple[Operation, ...] = ()
-    # By key; what is left of a workload's replicas are those placed last (``reservoir.core.launching.placed_terms``).
+    # By key. Of a workload's replicas that are left, the ones that were placed last count
+    # (``reservoir.core.launching.placed_terms``).
     placed_with: tuple[PlacedGeneration, ...] = ()
     # by key, of the workloads whose predecessors still run elsewhere
     successions: tuple[Succession, ...] = ()
@@ -314,9 +315,10 @@ def correlation_ids_of(claims: Iterable[NodeClaim]) -> list[str]:
 def generations_of(
     noted: Iterable[PlacedGeneration], placements: Iterable[PlacedReplicas]
 ) -> tuple[PlacedGeneration, ...]:
-    """Return with which generation each of some replicas was placed, by key, the newest first.
+    """Return the generations by which some replicas were placed, by key, the newest first.
 
-    Whoever takes replicas off a claim leaves the notes as they are: the oldest leave first. Generation 0: not noted.
+    Code that takes replicas off a claim leaves these records as they are: the oldest replicas leave first. Generation
+    0: not recorded.
     """
     left = {placed.workload_key: placed.count for placed in placements}
     found: list[PlacedGeneration] = []
@@ -332,10 +334,10 @@ def generations_of(
 def parts_of(
     claim: NodeClaim, placements: Sequence[PlacedReplicas]
 ) -> list[tuple[str, int]]:
-    """Return by which parts a node is charged to replicas on it: workload keys, each with its part.
+    """Return the parts by which a node is charged to its replicas: workload keys, each with its part.
 
-    It is their dominant share of the node, as it was when they were placed; where that of some is not known, as an
-    earlier release placed them, their number.
+    A part is the dominant share of the node, as it was when the replicas were placed. Where a share is not known,
+    because an earlier release placed the replicas, their number counts.
     """
     notes = generations_of(claim.placed_with, placements)
     are_known = all(note.share for note in notes)

@@ -1,4 +1,4 @@
-"""NodeClass: the AWS side of a pool (karpenter.k8s.aws/v1 EC2NodeClass), with what was found for it."""
+"""NodeClass: the AWS side of a pool (karpenter.k8s.aws/v1 EC2NodeClass), with what discovery found for it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from reservoir.core.model.capacity_reservation import ObservedReservation
 
 
 class FleetTargetingMode(StrEnum):
-    """How CreateFleet is told which reservation to use."""
+    """How CreateFleet gets the reservation to use."""
 
     LAUNCH_TEMPLATE = "template-per-reservation"
     RESERVED_CAPACITY = "reserved-capacity"
@@ -52,7 +52,7 @@ class Subnet:
     id: str
     zone: str
     zone_id: str
-    available_ip_count: int  # as EC2 last said; an instance takes one
+    available_ip_count: int  # by EC2's last answer; an instance takes one
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +66,10 @@ class MachineImage:
 
 
 class ValidationOutcome(StrEnum):
-    """What EC2 said when it was asked whether the launching role may launch the class, without launching anything."""
+    """EC2's answer whether the launching role may launch the class, from a dry run."""
 
     SUCCEEDED = "Succeeded"
-    # refused once: asked again soon, because what was just made may not be visible yet
+    # refused once: the dry run is repeated soon, because a resource that was just made may not be visible yet
     SUSPECTED = "Suspected"
     REFUSED = "Refused"
     UNKNOWN = "Unknown"  # it could not be asked
@@ -77,7 +77,7 @@ class ValidationOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """The last dry run of a class. ``of`` names what was asked about; ``reason`` is a condition's, for programs."""
+    """The last dry run of a class. ``of`` names what was tried; ``reason`` is a condition's, for programs."""
 
     of: str
     at: datetime
@@ -88,7 +88,7 @@ class Validation:
 
 @dataclass(frozen=True, slots=True)
 class MarketRest:
-    """EC2 refuses what a class asks for in pools of every kind on one market; ``until`` nobody asks for it there."""
+    """EC2 refuses the class's launches in pools of every kind on one market; none is tried there until ``until``."""
 
     reason: str
     until: datetime
@@ -115,11 +115,11 @@ class NodeClassStatus:
     launch_blocked_until: datetime | None = None
     # by capacity type; never stored either
     resting_markets: Mapping[str, MarketRest] = field(default_factory=dict)
-    # what EC2 said to a dry run; a plan does not look at it
+    # EC2's answer to a dry run; plans do not depend on it
     validation: Validation | None = None
 
     def is_closed(self, zone_id: str, capacity_type: str) -> bool:
-        """Whether nothing of the class can be launched there now, by what EC2 said of its zones and markets."""
+        """Whether no launch of the class can succeed there now, by EC2's answers about its zones and markets."""
         return zone_id in self.zones_full_until or capacity_type in self.resting_markets
 
 

@@ -48,7 +48,7 @@ class Disruption:
     budgets: tuple[Budget, ...] = (Budget(nodes="10%"),)
     # Keep empty reserved nodes: None returns them to their reservation, 0 keeps them while it lasts, else seconds kept.
     keep_reserved_s: int | None = None
-    # free units of equal reservations may move to those that its nodes can use
+    # free units of equal reservations may move to the reservations that its nodes can use
     move_reserved_units: bool = False
 
 
@@ -68,16 +68,16 @@ class NodePool:
     disruption: Disruption = Disruption()
     expire_after_s: int | None = 720 * 3600
     termination_grace_period_s: int | None = None
-    # of a static pool: so many nodes stand, whether or not anything wants them
+    # a static pool has so many nodes, whether or not there is demand for them
     replicas: int | None = None
     # of a static pool: as many nodes as its reservations have units
     all_reserved: bool = False
-    paused: str | None = None  # launches nothing: who wants that, since when and why
+    paused: str | None = None  # launches nothing: who paused it, since when and why
     static_hash: str = ""  # of the fields whose change drifts nodes
 
     @property
     def is_static(self) -> bool:
-        """Whether its nodes stand by themselves; demand fills them, and launches none."""
+        """Whether it is a static pool: demand fills its nodes, and launches none."""
         return self.replicas is not None or self.all_reserved
 
 

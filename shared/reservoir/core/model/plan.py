@@ -26,7 +26,7 @@ class ReasonCode(StrEnum):
         "OfferingUnavailable"
     )
     MAX_PRICE = "MaxPrice"
-    TEAM_BUDGET = "TeamBudget"  # its team has spent what it may on what is bought
+    TEAM_BUDGET = "TeamBudget"  # its team has spent what it may spend on capacity
     LIMIT_EXCEEDED = "LimitExceeded"
     TOPOLOGY = "Topology"
     GANG_INCOMPLETE = "GangIncomplete"

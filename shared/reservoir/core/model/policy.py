@@ -66,9 +66,10 @@ class SchedulingPolicy:
         return self.node_overhead_micro_usd_per_hour * ATTO_USD_PER_MICRO_USD
 
     def until(self, percent: int) -> "SchedulingPolicy":
-        """Return the policy of a part of the work that must leave time for another; without a measure of it the same.
+        """Return the policy for a part of the work that must leave time for another part.
 
-        Of more than all of the time, if ``percent`` says so: what began late has a little of its own.
+        Without a measure of time it is the same policy. ``percent`` may exceed 100: work that began late has a little
+        time of its own.
         """
         used_percent = self.used_percent
         if used_percent is None:

@@ -65,7 +65,7 @@ class Node:
 
     @property
     def block_drain(self) -> BlockDrain | None:
-        """The drain at the end of the Capacity Block under it, as what is on it wants it."""
+        """The drain at the end of the Capacity Block under it, with the notice that its work wants."""
         if self.drain_at is None:
             return None
         # Nodes of release 0.1 carry no deadline until they are launched; until then they drain with the usual notice.
@@ -86,7 +86,7 @@ class Snapshot:
     demands: tuple[Demand, ...] = ()
     workloads: Mapping[str, Workload] = field(default_factory=dict)
     teams: tuple[Team, ...] = ()
-    # of everything that is bought, whoever it is for
+    # of everything that is bought, whichever team it is for
     ceiling_micro_usd_per_hour: int | None = None
 
     def binding_taints(self, node: Node) -> tuple[Taint, ...]:

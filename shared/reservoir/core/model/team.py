@@ -1,4 +1,7 @@
-"""Team: who may ask for what. A namespace belongs to one team at most; what belongs to none is as open as before."""
+"""Team: who may ask for what.
+
+A namespace belongs to one team at most; a namespace without a team is open to all senders.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -12,7 +15,7 @@ DEFAULT_COHORT: Final = "default"
 
 
 class ReclaimWithinCohort(StrEnum):
-    """From whom a team takes back units that it owns, now wants, and others have borrowed."""
+    """From which teams a team takes back units that it owns, needs, and has lent."""
 
     NEVER = "Never"
     # from work of a lower priority than the work that waits
@@ -46,13 +49,13 @@ class ResourceQuota:
 
 @dataclass(frozen=True, slots=True)
 class TeamLimits:
-    """What a team may ask for, and send. Where it says nothing there are ceilings, as without any team."""
+    """What a team may ask for, and send. Without limits of its own the ceilings hold, as they do without any team."""
 
     priority: int | None = None
     replicas: int | None = None
     checkpoint_period_s: int | None = None  # None: what the deployment allows
     do_not_disrupt: bool = True  # whether its work may say so
-    # how far above the stored generation that of a message may be
+    # how far a message's generation may be above the stored one
     generation_jump: int | None = None
     waiting_workloads: int | None = None
     # a workload's bytes times how many wait may be so many, so that all together are a few times that
@@ -61,7 +64,8 @@ class TeamLimits:
     new_workloads_per_day: int | None = None
 
 
-# What nobody asks for who means well, and what one who does not, or a loop by mistake, may cost all others at most.
+# More than demand in good faith ever asks for, and the most that a hostile sender, or a loop by mistake, may cost all
+# others.
 CEILINGS: Final = TeamLimits(
     priority=10**9,  # the highest that Kubernetes leaves to its users
     replicas=100_000,
@@ -104,7 +108,7 @@ class Ceiling:
 class Team:
     """A team. ``principal_ids`` are IAM's unique ids of its principals, as they were when the team was applied.
 
-    Without ``principals`` whoever may send to the demand queue may act for its namespaces.
+    Without ``principals``, every sender of the demand queue may act for its namespaces.
     """
 
     name: str
@@ -121,16 +125,16 @@ class Team:
     loan_grace_s: int = 2 * 3600
     # teams whose required affinity may be about its replicas
     affinity_from: tuple[str, ...] = ()
-    # for what is bought; reserved units cost it nothing
+    # for capacity that is bought; reserved units cost it nothing
     budget_micro_usd_per_hour: int | None = None
-    # what is left of it bounds what a snapshot says of an hour
+    # the rest of it bounds the budget of an hour in a snapshot
     budget_micro_usd_per_month: int | None = None
     principal_ids: frozenset[str] = field(default_factory=frozenset)
 
     def may_act(self, sender_id: str | None) -> bool:
         """Whether a sender may act for the team's namespaces.
 
-        ``sender_id`` is SQS's: a user's id, or a role's id, a colon and the name of the session; None: not told.
+        ``sender_id`` is SQS's: a user's id, or a role's id, a colon and the name of the session; None: unknown.
         """
         return (
             not self.principals or (sender_id or "").partition(":")[0] in self.principal_ids

@@ -132,7 +132,7 @@ USUAL_PART: Final = "25%"  # as of a Deployment
 
 @dataclass(frozen=True, slots=True)
 class RollingUpdate:
-    """Replace what was placed with an earlier spec, within bounds: counts, or percentages of the replicas wanted."""
+    """Replace replicas that were placed with an earlier spec, within bounds: counts, or percentages of those wanted."""
 
     max_surge: str = USUAL_PART
     max_unavailable: str = USUAL_PART
@@ -193,7 +193,7 @@ class Workload:
 
     @property
     def single_topology_key(self) -> str | None:
-        """The topology key of which all replicas must be in one domain, if it is such a gang."""
+        """The topology key by which all replicas must be in one domain, if the gang asks for that."""
         return None if self.gang is None else self.gang.single_topology_key
 
     @property
@@ -205,7 +205,7 @@ class Workload:
     def is_handed_over(self) -> bool:
         """Whether a replica starts only when the one that it follows has left its node.
 
-        What says how long its checkpoint takes goes on from there; two at once would write the same.
+        Work with a checkpoint continues from it; two replicas at once would write the same checkpoint.
         """
         if self.handover is not None:
             return self.handover
@@ -217,7 +217,7 @@ class Workload:
         return self.handover is True and self.duration_s is not None
 
     def across_ends(self) -> "Workload":
-        """Return it as it is planned: what is handed over at the end of a reservation is not kept out by its length."""
+        """Return it as it is planned: work that is handed over when a reservation ends may be longer than that."""
         return replace(self, duration_s=None) if self.may_be_split else self
 
     def at_home(self, may_reach: Callable[[str], bool]) -> "Workload":

@@ -1,4 +1,4 @@
-"""The drain protocol's decisions: when it starts, until when it lasts, who is still awaited.
+"""The drain protocol's decisions: when a drain starts, until when it lasts, which replicas are still awaited.
 
 ::
 
@@ -21,15 +21,15 @@ from reservoir.core.model.snapshot import PlacedReplicas, count_of
 
 # EC2's promise for spot and interruptible reservations
 INTERRUPTION_NOTICE: Final = timedelta(minutes=2)
-# How long a voluntary drain waits for releases, unless the pool's terminationGracePeriod says less. Kubernetes would
-# wait for ever; a slot that nobody releases must come free some day.
+# How long a voluntary drain waits for releases, unless the pool's terminationGracePeriod is shorter. Kubernetes would
+# wait for ever; a slot that is never released must come free some day.
 VOLUNTARY_GRACE: Final = timedelta(minutes=15)
 # A workload that was withdrawn asked for the end itself.
 WITHDRAWN_GRACE: Final = timedelta(minutes=2)
 
 # The longest notice that any work gets, unless a deployment chooses another.
 LONGEST_NOTICE: Final = timedelta(hours=2)
-# Ends that somebody waits for, or that were asked for: whatever notice the work wants, no longer than this.
+# Drains that another team or a person waits for: whatever notice the work wants, they take no longer than this.
 _AWAITED_END_MAX: Final = timedelta(hours=1)
 _AWAITED_ENDS: Final = frozenset(
     {
@@ -58,7 +58,7 @@ class RebalancePolicy(StrEnum):
 
 
 class InstanceStatusPolicy(StrEnum):
-    """What failed status checks and planned maintenance do, whether an event or a sweep tells of them."""
+    """What failed status checks and planned maintenance lead to, whether an event or a sweep finds them."""
 
     REPLACE = "replace"
     REPORT = "report"  # count each episode once, touch nothing
@@ -69,7 +69,7 @@ def block_drain(
 ) -> BlockDrain | None:
     """Return the drain of a claim in ``reservation``; None for kinds whose end leaves instances running.
 
-    A workload that needs longer to write a checkpoint than the usual notice lasts is told that much earlier.
+    A workload that needs longer to write a checkpoint than the usual notice lasts is notified that much earlier.
     """
     drain = reservation.block_drain()
     return None if drain is None else drain.for_notice(max(checkpoint_periods_s, default=0))

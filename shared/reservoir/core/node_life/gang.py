@@ -1,7 +1,7 @@
-"""Nodes of one workload that know each other: each has a seat, by which it finds its own and all others' places.
+"""Nodes of one workload that know each other: each has a seat, by which it finds its own place and those of all others.
 
-Seats are dealt when every replica has a node that has said where it can be reached, and dealt anew when nodes were
-replaced. Who stays keeps its rank.
+Seats are assigned when every replica has a node that has reported its address, and again when nodes were replaced. A
+node that stays keeps its rank.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ def seats(
 ) -> Mapping[str, GangSeat]:
     """Return the seats of the nodes with ``unfinished`` replicas of a workload, by claim id; none until all are there.
 
-    Not all are there while one that must go still runs some: what it does may need the others.
+    Not all are there while a node that must end still runs some: its replicas may need the others.
     """
     if any(claim.is_live and drain.awaited_count(claim, workload_key) for claim in claims):
         return {}

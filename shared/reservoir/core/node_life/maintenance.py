@@ -1,8 +1,8 @@
-"""When a node goes for which EC2 has planned maintenance: at once, or when what runs on it is through.
+"""When a node with planned EC2 maintenance ends: at once, or when its work has ended.
 
-EC2 tells of maintenance days or weeks ahead. A node whose work bears no interruption, or ends by itself before, stays
-until then; it takes no new replicas meanwhile. It goes when it is empty, or an hour and the longest notice that its
-work wants before the maintenance begins, whichever comes first.
+EC2 announces maintenance days or weeks ahead. A node whose work must not be interrupted, or ends by itself before,
+stays until then; it takes no new replicas meanwhile. It ends when it is empty, or an hour and the longest notice that
+its work wants before the maintenance begins, whichever comes first.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from reservoir.core.model.node_claim import NodeClaim, Operation, with_operation
 from reservoir.core.model.workload import Workload
 
 _LEAD: Final = timedelta(hours=1)
-_BY: Final = "EC2"  # who closed the node, among what people did to it
+_BY: Final = "EC2"  # the operator that cordoned the node, among its operations
 
 
 # Branches: one question after the other, with a comprehension each over the work on the node.
@@ -28,7 +28,7 @@ def waits_for_its_work(
 ) -> bool:
     """Whether a node with this work stays for now.
 
-    ``since``: when the last of it came; ``is_kept``: the node's pool says do-not-disrupt.
+    ``since``: when its latest replica came; ``is_kept``: the node's pool has do-not-disrupt.
     """
     placed = list(work)
     if begins_at is None or not placed:
@@ -66,7 +66,7 @@ def reopened(claim: NodeClaim, now: datetime) -> NodeClaim | None:
 
 
 def is_closed(claim: NodeClaim) -> bool:
-    """Whether maintenance, and nobody since, has closed the node to new replicas."""
+    """Whether maintenance has closed the node to new replicas, and no person has changed that since."""
     return (
         claim.cordoned
         and claim.drain is None

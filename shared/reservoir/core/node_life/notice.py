@@ -1,8 +1,8 @@
-"""What AWS's events tell, read from their golden shapes. Every event is a hint: what it says is re-read before acting.
+"""What AWS's events mean, read by their recorded shapes. Every event is a hint: its facts are read again before acting.
 
 Events differ from their documentation and from each other: ``resources`` is a list or a bare string, a zone id is
 ``azId`` or ``availability-zone-id``, Capacity Block events have two names, Health entities are ids or ARNs. Ids are
-therefore taken from ``detail``, and fields that are not needed are not looked at.
+therefore taken from ``detail``, and fields that are not needed are not read.
 """
 
 import re
@@ -17,7 +17,7 @@ _INSTANCE_ID: Final = re.compile(r"i-[0-9a-f]{8,32}")
 _RESERVATION_ID: Final = re.compile(r"cr-[0-9a-z]{8,32}")
 
 
-# What is sent to the reactions queue by Reservoir itself.
+# Messages that Reservoir itself sends to the reactions queue.
 OWN_SOURCE: Final = "reservoir"
 DUE_TYPE: Final = "Reservation Due"
 RESERVATION: Final = "capacity-reservation-id"
@@ -33,7 +33,7 @@ class NoticeKind(StrEnum):
     STOPPED = "InstanceStopped"
     SHUTTING_DOWN = "InstanceShuttingDown"
     TERMINATED = "InstanceTerminated"
-    STATE_CHANGED = "InstanceStateChanged"  # to a state that nobody knows yet
+    STATE_CHANGED = "InstanceStateChanged"  # to an unknown state
     SPOT_INTERRUPTION = "SpotInterruption"
     REBALANCE = "RebalanceRecommendation"
     RESERVATION_INTERRUPTION = "ReservationInstanceInterruption"
@@ -47,7 +47,7 @@ class NoticeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One fact about instances or reservations. ``due_at`` is when EC2 will act, if it said so."""
+    """One fact about instances or reservations. ``due_at`` is when EC2 will act, if the event says so."""
 
     kind: NoticeKind
     at: datetime
@@ -61,7 +61,7 @@ class NoticeError(ValueError):
 
 
 def parse_notice(event: Mapping[str, Any]) -> Notice | None:
-    """Return what an EventBridge event says, or None for a kind (or a variant of one) that asks for nothing.
+    """Return the notice of an EventBridge event, or None for a kind (or a variant of one) that needs no reaction.
 
     Raises
     ------
@@ -104,7 +104,7 @@ def _reader(source: str, detail_type: str) -> _Reader | None:
 def _state_changed(detail: Mapping[str, Any], at: datetime) -> Notice | None:
     state = _text(detail, "state")
     if state == "pending":
-        return None  # the launch itself has told
+        return None  # the launch itself has reported it
     return Notice(
         _KIND_BY_STATE.get(state, NoticeKind.STATE_CHANGED), at, (_instance_id(detail),)
     )
@@ -126,9 +126,9 @@ def _reservation_interruption(detail: Mapping[str, Any], at: datetime) -> Notice
 
 
 def _reservation(detail: Mapping[str, Any], at: datetime) -> Notice:
-    """Read block delivered or expiring, future-dated states, suspension, and reclamation, which spells its key its way.
+    """Read block delivered or expiring, future-dated states, suspension, and reclamation, each with its own key.
 
-    Not all of these are documented down to their fields: one that names no reservation still says that some changed.
+    Not all of these have documented fields: an event that names no reservation still means that some changed.
     """
     named = detail.get(RESERVATION) or detail.get("sourceCapacityReservationId")
     return Notice(
@@ -157,7 +157,7 @@ def _reservation_ids(named: object) -> tuple[str, ...]:
 
 
 def _cloud_trail(detail: Mapping[str, Any], at: datetime) -> Notice | None:
-    """Any successful call or service event about reservations says: look again. Which one it names does not matter."""
+    """Any successful call or service event about reservations means that all must be read again."""
     if detail.get("errorCode") is not None:
         return None
     service = detail.get("serviceEventDetails")

@@ -1,6 +1,6 @@
 """What an instance, re-read from EC2, means for its claim.
 
-One decision for every reader (events, the minute's sweep, the collector): an event only says which claims to look at.
+One decision for every reader (events, the minute's sweep, the collector): an event only names the claims to look at.
 """
 
 from collections.abc import Mapping, Set
@@ -104,7 +104,7 @@ def rebought(
     own[labels.CAPACITY_TYPE] = capacity_type.value
     reservation = None if reservation_id is None else reservations.get(reservation_id)
     if reservation is not None:
-        # Nothing but an open match, or its group, puts what was launched elsewhere into a reservation.
+        # Only an open match, or its group, moves an instance into a reservation that it was not launched into.
         own |= reservation_labels(reservation, _setting(claim))
     drain = None if reservation is None else reservation.block_drain()
     return replace(

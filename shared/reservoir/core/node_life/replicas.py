@@ -1,7 +1,7 @@
-"""What a node says of its replicas, and what that makes of its claim.
+"""Reports of a node about its replicas, and how they change its claim.
 
-Reports may come twice and in any order, so a node tells how many replicas of a workload have finished on it *in all*:
-only what goes beyond what the claim knows counts.
+Reports may come twice and in any order. So a node reports how many replicas of a workload have finished on it *in all*:
+only the part that the claim does not have yet counts.
 """
 
 from collections.abc import Sequence
@@ -18,8 +18,8 @@ from reservoir.core.node_life import drain
 class FinishedReplicas:
     """A claim after ``count`` more replicas of a workload have finished on it.
 
-    ``placed_count`` of them had their place there; the places of the others went back to demand when the node began to
-    drain, and may have been given to somebody already.
+    ``placed_count`` of them had their place there; the places of the others became demand again when the node began to
+    drain, and may be taken already.
     """
 
     claim: NodeClaim
@@ -38,14 +38,14 @@ def hosts(claim: NodeClaim, workload_key: str) -> bool:
 
 
 def ready(claim: NodeClaim, workload_key: str, total: int) -> NodeClaim | None:
-    """Return the claim after its node has said that ``total`` replicas of a workload have run; None: nothing new."""
+    """Return the claim after its node has reported that ``total`` replicas of a workload run; None: nothing new."""
     if total <= count_of(workload_key, claim.ready):
         return None
     return replace(claim, ready=_with(claim.ready, workload_key, total))
 
 
 def ready_count(claim: NodeClaim, workload_key: str) -> int:
-    """Return how many replicas that have their place on the node run, as far as it said."""
+    """Return how many replicas that have their place on the node run, by its reports."""
     run = count_of(workload_key, claim.ready) - count_of(workload_key, claim.finished)
     return max(0, min(run, count_of(workload_key, claim.placements)))
 
@@ -53,7 +53,7 @@ def ready_count(claim: NodeClaim, workload_key: str) -> int:
 def finished(
     claim: NodeClaim, workload_key: str, total: int, now: datetime
 ) -> FinishedReplicas | None:
-    """Return what it means that ``total`` replicas of a workload have finished on the node; None: nothing new."""
+    """Return the claim's change when ``total`` replicas of a workload have finished on the node; None: nothing new."""
     new = total - count_of(workload_key, claim.finished)
     placed = count_of(workload_key, claim.placements)
     count = min(new, placed or drain.awaited_count(claim, workload_key))

@@ -30,7 +30,7 @@ from reservoir.core.scheduling_terms.taint import (
     tolerates_all,
 )
 
-# what users are told of it
+# the explanation for users
 LEFT_SPOT: Final = "interruptions cost it more than spot saves"
 _FIRST_REST: Final = timedelta(hours=1)
 _LONGEST_REST: Final = timedelta(hours=24)
@@ -61,7 +61,7 @@ class SpotRun:
         return (self.on_demand_price_atto_usd - self.spot_price_atto_usd) * self.run_s
 
     def lost(self, workload: Workload) -> int:
-        """Return what it costs on demand to start and to do again what the interruption loses."""
+        """Return what it costs on demand to start again and to repeat the work that the interruption loses."""
         again_s = _work_to_do_again_s(workload, self.run_s)
         return self.on_demand_price_atto_usd * (self.start_s + again_s)
 
@@ -69,7 +69,7 @@ class SpotRun:
 def run_of(
     claim: NodeClaim, on_demand_prices: Mapping[str, int], now: datetime
 ) -> SpotRun | None:
-    """Return the run of a spot node until now; None where nobody knows what on demand would have cost."""
+    """Return the run of a spot node until now; None where the on-demand price is not known."""
     price = on_demand_prices.get(claim.offering.instance_type)
     if price is None:
         return None
@@ -86,8 +86,8 @@ def run_of(
 def _work_to_do_again_s(workload: Workload, run_s: int) -> int:
     """Return how much of the time that a node ran is lost with it.
 
-    What EC2's notice suffices for is saved within it. Work with an end that says nothing about checkpoints begins anew;
-    a service, which has no end, loses no work.
+    Work that EC2's notice suffices to save is not lost. Work with an end and without a checkpointPeriod begins again; a
+    service, which has no end, loses no work.
     """
     period_s = workload.checkpoint_period_s
     if period_s is None:
@@ -189,7 +189,7 @@ def off_spot(workload: Workload, serves: Callable[[Workload], bool]) -> Workload
 def with_spot_rests(
     workloads: Mapping[str, Workload], resting: Set[str], market: OnDemandMarket
 ) -> dict[str, Workload]:
-    """Return the workloads, those that rest from spot without it."""
+    """Return the workloads; the ones that rest from spot exclude it."""
     return {
         key: off_spot(workload, market.serves) if key in resting else workload
         for key, workload in workloads.items()

@@ -1,8 +1,8 @@
-"""Successions: replicas that have a place while those that they follow still run on nodes that drain.
+"""Successions: replicas that have a place while the replicas that they follow still run on draining nodes.
 
 A drain returns its replicas to demand when it begins, so that their next nodes are launched ahead. Until the drain is
-over both have a node. Of a workload that is handed over, the later one is held: what its node and its senders are told
-to run leaves it out, until the earlier one has left its node or its deadline has passed.
+over both have a node. In a workload that is handed over, the later replica is held: its node and its senders do not see
+it as running until the earlier one has left its node or the deadline has passed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,10 +37,10 @@ def arriving(
     *,
     is_held: bool,
 ) -> Mapping[str, Succession]:
-    """Return what replicas follow that are placed now, by claim id: as many as run on nodes that drain.
+    """Return the replicas that newly placed ones follow, by claim id: as many as run on draining nodes.
 
-    ``added`` says how many each claim gets. All that a claim gets is held if some of it is: a launcher for a whole node
-    starts once. Replicas on ``live`` claims that follow others already are whom those wait for.
+    ``added``: how many replicas each claim gets. All that a claim gets are held if some are: a launcher for a whole
+    node starts once. Replicas on ``live`` claims that follow others already are waited for too.
     """
     known = sorted(live, key=lambda claim: claim.id)
     left = _unfollowed(workload_key, known, now)
@@ -53,7 +53,7 @@ def arriving(
 
 
 def with_succession(claim: NodeClaim, more: Succession) -> NodeClaim:
-    """Return the claim with replicas that follow others, beside those that do so already."""
+    """Return the claim with replicas that follow others, beside its replicas that do so already."""
     key = more.workload_key
     before = [it for it in claim.successions if it.workload_key == key]
     others = [it for it in claim.successions if it.workload_key != key]
@@ -116,7 +116,7 @@ def settled(
 
 
 def of_workload(claim: NodeClaim, workload_key: str) -> Succession | None:
-    """Return whom the claim's replicas of a workload follow; None where they follow nobody."""
+    """Return the replicas that the claim's replicas of a workload follow; None where they follow none."""
     return next((it for it in claim.successions if it.workload_key == workload_key), None)
 
 
@@ -141,7 +141,7 @@ def held_until(found: Succession) -> datetime:
 
 @dataclass(slots=True)
 class _Leaving:
-    """A node that drains: where its replicas run, or wait to, and how many of them nobody follows yet."""
+    """A draining node: where its replicas run, or will run, and how many of them are not followed yet."""
 
     predecessors: tuple[Predecessor, ...]
     count: int
@@ -164,7 +164,7 @@ def _unfollowed(
 
 
 def _leaving(claim: NodeClaim, its_drain: Drain, workload_key: str) -> _Leaving:
-    """Describe a node that replicas leave; one that waits itself is followed together with those that it waits for."""
+    """Describe a node that replicas leave; one that waits itself is followed together with those it waits for."""
     own = Predecessor(claim.id, its_drain.deadline)
     waits_for = of_workload(claim, workload_key)
     before = () if waits_for is None else waits_for.predecessors
@@ -182,7 +182,7 @@ def _take_followed(found: Mapping[str, _Leaving], follows: Succession) -> None:
 
 
 def _taken(unfollowed: list[_Leaving], count: int) -> tuple[Predecessor, ...]:
-    """Take so many replicas off those that nobody follows; return where they run."""
+    """Take so many of the replicas that are not followed; return where they run."""
     found: dict[str, Predecessor] = {}
     for leaving in unfollowed:
         taken = min(count, leaving.count)

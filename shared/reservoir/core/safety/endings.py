@@ -1,7 +1,7 @@
-"""Kinds of endings that somebody could bring about by mistake, and how many of each may happen in a while.
+"""Kinds of endings that could happen by mistake, and how many of each may happen in a time.
 
-What EC2 itself forces is of no kind: a block's end, an interruption, planned maintenance, an instance that stopped or
-never started. Holding that back would save nothing and take the warning away from the work.
+Endings that EC2 forces are of no kind: a block's end, an interruption, planned maintenance, an instance that stopped or
+never started. Holding these back would save nothing, and the work would get no warning.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ WINDOW: Final = timedelta(hours=1)
 
 
 class EndingKind(StrEnum):
-    """What is counted together against one bound."""
+    """Endings that are counted together against one bound."""
 
     ORPHANS = "orphans"  # instances that no claim knows
     VANISHED = "vanished"  # claims whose instances EC2 does not show any more
@@ -26,7 +26,7 @@ class EndingKind(StrEnum):
     DISRUPTION = "disruption"
     EXPIRY = "expiry"  # nodes older than expireAfter
     UNHEALTHY = "unhealthy"  # nodes whose status checks fail
-    # nodes that are empty, too many in a static pool, or whose last replicas nobody wants any more
+    # nodes that are empty, surplus in a static pool, or whose last replicas were withdrawn
     SURPLUS = "surplus"
     REQUESTED = "requested"  # nodes that operators drain or delete by hand
 
@@ -55,8 +55,8 @@ def kind_of(reason: DrainReason) -> EndingKind | None:
 class Bound:
     """How many may end within the window: a share of the fleet, but some always, and never more than ``most_count``.
 
-    A bound that ``latches`` lets nothing more pass once too much was asked for, until somebody has looked; without it
-    passing time makes room again.
+    A bound that ``latches`` lets nothing more pass once too much was asked for, until a person has looked; without it,
+    time makes room again.
     """
 
     share_percent: int

@@ -1,8 +1,8 @@
-"""Orphans: instances that carry our tags and that no claim has. A tag alone ends nothing.
+"""Orphans: instances with our tags and without a claim. A tag alone ends nothing.
 
-Anybody who may tag instances can set our tags, and "launch more like this" copies them. So there must be a proof beside
-them: a claim that ended names the instance, or the launch of its batch is known and over, and either its outcome names
-the instance, or EC2 says (in a tag that nobody else can write) that it was made from a launch template of ours.
+Everyone who may tag instances can set our tags, and "launch more like this" copies them. So a proof is needed: a claim
+that ended names the instance, or the launch of its batch is known and over, and either its outcome names the instance,
+or EC2 shows (in a tag that only EC2 writes) that it was made from a launch template of ours.
 """
 
 from collections.abc import Collection
@@ -14,8 +14,8 @@ from reservoir.core.launching.launch_outcome import LaunchAttempt
 from reservoir.core.model.instance import Instance
 from reservoir.core.model.node_claim import NodeClaim
 
-# An instance without a claim after this is nobody's: indexes lag moments, and an open attempt adopts from 6 minutes on,
-# at its next retry.
+# After this time an instance without a claim is an orphan: indexes lag moments, and an open attempt adopts from 6
+# minutes on, at its next retry.
 ORPHAN_AFTER: Final = timedelta(minutes=10)
 
 

@@ -1,9 +1,9 @@
 """Marks on tables: which tables belong to a deployment, and together.
 
 Every table of the state holds one row that names the deployment and the identities of all tables of the set. A table
-that was emptied has no mark; one that was restored or made anew is another table than its mark says (each table that is
-made has an identity of its own, a restored one too); one that belongs elsewhere names another deployment. What such
-tables do not know says nothing, so nothing is ended on their word.
+that was emptied has no mark. One that was restored or made again is another table than its mark names (each new table
+has an identity of its own, a restored one too). A table of another deployment names that one. What such tables lack
+proves nothing, so nothing is ended because of them.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -36,7 +36,7 @@ class MarkedTable:
 
 @dataclass(frozen=True, slots=True)
 class Recognition:
-    """Whether tables are the deployment's own; ``problems`` says for people why not."""
+    """Whether tables are the deployment's own; ``problems`` gives the reasons against it, for people."""
 
     mark: TableMark | None
     problems: tuple[str, ...] = ()
@@ -103,8 +103,8 @@ def may_be_marked_unasked(
 ) -> bool:
     """Whether these are the tables of a new deployment, or of one from before there were marks.
 
-    No table may carry a mark, and the tables must explain every instance with the tags of our launches: empty tables
-    beside running instances were emptied, or belong to a stack that was made anew.
+    No table may carry a mark, and the tables must have a claim for every instance with the tags of our launches: empty
+    tables beside running instances were emptied, or belong to a stack that was made again.
     """
     if any(table.mark is not None for table in tables):
         return False

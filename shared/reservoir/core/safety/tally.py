@@ -1,10 +1,10 @@
-"""The tally of one kind of endings: what was let pass within the window, what was held, and by whom it was lifted.
+"""The tally of one kind of endings: those that were admitted within the window, those held back, and who lifted it.
 
-All or nothing: an ask that would go beyond the bound gets nothing, rather than as much as there is room for. Who asks
-in batches says how many it wants in all, so that the first batch is already measured by the whole.
+All or nothing: a request beyond the bound gets nothing, rather than as much as there is room for. A caller who asks in
+batches gives the whole number, so that the first batch is measured by the whole.
 
-Ids are remembered for the window, and one that was let pass once is not counted again: whoever dies between the tally
-and the deed, or is refused by EC2, may repeat.
+Ids are remembered for the window, and an id that was admitted once is not counted again: a caller who dies between the
+tally and the ending, or is refused by EC2, may repeat.
 """
 
 from collections.abc import Collection
@@ -17,7 +17,7 @@ from reservoir.core.safety.endings import WINDOW, Bound, EndingKind
 
 # Something counts as held for as long after it was last asked for: sweeps that ask are a minute apart, collectors five.
 HOLDING: Final = timedelta(minutes=12)
-# Whatever a row says: what somebody allows today is not what they would allow next week.
+# Whatever a row has: a permission of today is none for next week.
 LONGEST_LIFT: Final = timedelta(hours=24)
 _PAST_LIFTS_MAX: Final = 20
 
@@ -33,7 +33,7 @@ class Passed:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What was held back last, and since when without a pause."""
+    """The last request that was held back, and since when without a pause."""
 
     since: datetime
     at: datetime
@@ -45,7 +45,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Lift:
-    """Somebody's leave to go beyond the bound, once: so many, until then."""
+    """A person's permission to go beyond the bound, once: so many, until then."""
 
     count: int
     until: datetime
@@ -70,7 +70,7 @@ class Lift:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The stored tally. ``is_shut``: too much was asked for, and nothing passes before somebody lifts it."""
+    """The stored tally. ``is_shut``: too much was asked for, and nothing passes before a person lifts it."""
 
     kind: EndingKind
     passed: tuple[Passed, ...] = ()
@@ -85,7 +85,7 @@ class Tally:
         return frozenset(chain.from_iterable(each.ids for each in recent))
 
     def is_holding(self, now: datetime) -> bool:
-        """Whether something is being held back, and somebody should look."""
+        """Whether requests are held back, and a person should look."""
         return self.is_shut or (self.held is not None and now - self.held.at <= HOLDING)
 
 
@@ -143,7 +143,7 @@ def _holds_since(tally: Tally, now: datetime) -> datetime:
 
 
 def lifted(tally: Tally, lift: Lift) -> Tally:
-    """Return the tally with a new lift; the one before is over. Somebody has looked, so it is not shut any more."""
+    """Return the tally with a new lift; the previous one ends. A person has looked, so the tally is no longer shut."""
     past = (
         tally.past_lifts
         if tally.lift is None

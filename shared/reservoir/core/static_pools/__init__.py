@@ -1,1 +1,1 @@
-"""Static pools: nodes that stand whether or not anything wants them."""
+"""Static pools: nodes that exist whether or not there is demand for them."""

@@ -15,7 +15,7 @@ _STANDING: Final = _COMING | {ClaimState.RUNNING}
 
 @dataclass(frozen=True, slots=True)
 class Surplus:
-    """Nodes of which some are too many, by claim, and how many."""
+    """Nodes that are surplus, by claim, and how many."""
 
     claim_ids: frozenset[str]
     count: int
@@ -63,9 +63,9 @@ def _too_many(staying: Sequence[NodeClaim], wanted: int) -> Iterator[Surplus]:
 
 
 def _without_unit(staying: Sequence[NodeClaim], units: PoolUnits) -> Iterator[Surplus]:
-    """Yield what stands beyond the units, reservation by reservation; and what stands, by EC2's word, in none.
+    """Yield the nodes beyond the units, reservation by reservation; and nodes that EC2 shows in no reservation.
 
-    Of a reservation that is not known, or was not read of late, nobody can say how many units it has.
+    The units of a reservation that is not known, or was not read lately, cannot be counted.
     """
     by_reservation: dict[str | None, list[NodeClaim]] = {}
     for claim in staying:

@@ -1,7 +1,7 @@
-"""Launches of nodes that nothing asks for yet: a static pool's, planned as if somebody wanted each whole node.
+"""Launches of nodes without demand: a static pool's, planned as if each were wanted as a whole.
 
-The scheduler decides where they come from, as for any demand: reserved units first, then what is cheapest, within the
-pool's limits and the deployment's ceiling. What it is asked for is a placeholder, which no plan that is applied names.
+The scheduler decides where they come from, as for any demand: reserved units first, then the cheapest capacity, within
+the pool's limits and the deployment's ceiling. The demand that it gets is a placeholder, which no applied plan names.
 """
 
 from dataclasses import replace
@@ -75,5 +75,5 @@ def _placeholder(pool_name: str, count: int) -> Workload:
         labels=own,
         tolerations=(Toleration(operator=TolerationOperator.EXISTS),),
         anti_affinity=(apart,),
-        duration_s=0,  # it stands until a Capacity Block drains, and does not mind
+        duration_s=0,  # it stays until a Capacity Block drains, whatever its length
     )

@@ -1,4 +1,4 @@
-"""Why a static pool has fewer nodes than it wants: who paused it, who uses its units, or what its last plan said."""
+"""Why a static pool has fewer nodes than it wants: who paused it, who uses its units, or what its last plan lacked."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,9 +24,9 @@ def growth_decision_id(pool_name: str) -> str:
 def shortfall(
     counted: Census, paused: str | None, planned: Plan | None
 ) -> Shortfall | None:
-    """Return why nodes are lacking that are not on their way either; None where none are, or where it is not known.
+    """Return why nodes are missing and not on their way; None where none are missing, or where the reason is not known.
 
-    ``paused`` says who paused the pool; ``planned`` is what was kept of the last plan of its growth.
+    ``paused``: who paused the pool; ``planned``: the stored reason of the last plan of its growth.
     """
     lacking = counted.wanted - counted.there - counted.coming
     if lacking <= 0:

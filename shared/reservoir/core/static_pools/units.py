@@ -1,4 +1,4 @@
-"""The reserved units that a static pool stands on: as many nodes as there are units, no more and no fewer."""
+"""The reserved units of a static pool: it has as many nodes as there are units, no more and no fewer."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ from reservoir.core.model.node_pool import NodePool
 
 @dataclass(frozen=True, slots=True)
 class PoolUnits:
-    """Units by reservation: all that there are, and those that may still be promised.
+    """Units by reservation: all that exist, and those that may still be promised.
 
-    ``known`` are the units of reservations of which it is known how many they have, whoever they are for: what is not
-    known ends nothing.
+    ``known``: the units of reservations whose number of units is known, whichever pool they are for: an unknown number
+    ends no node.
     """
 
     total: Mapping[str, int]
