@@ -1,4 +1,4 @@
-"""What keeps a gang waiting of which each replica by itself has a place: units, limits or money for all at once."""
+"""What keeps a gang waiting whose replicas would each have a place alone: units, limits or money for all at once."""
 
 from collections.abc import Iterator, Sequence
 
@@ -42,7 +42,7 @@ def limits_or_money(state: PartialPlan, group: Group) -> str | None:
 
 
 def _keys_of_one_domain(group: Group) -> list[str]:
-    """Return the labels of which all replicas must be on nodes with one value: the gang's own, and by affinity."""
+    """Return the labels of which all replicas must have one value: the gang's own, and those of affinity."""
     near = (it.topology_key for it in group.constraints[-1].affinity if it.matches_self)
     return [
         key
@@ -60,7 +60,7 @@ def _by_domain(rooms: Sequence[Room], key: str) -> dict[str, list[Room]]:
 
 
 def _held_by_units(state: PartialPlan, rooms: Sequence[Room]) -> str:
-    """Say how many the free reserved units hold; what is bought would be without end."""
+    """Say how many replicas the free reserved units hold; bought nodes are not limited by units."""
     free: dict[str, int] = {}
     for room in rooms:
         if room.option is not None and room.option.reservation is not None:

@@ -96,7 +96,7 @@ class Mismatches:
 
 
 def _of_places(requirements: Requirements) -> list[Requirement]:
-    """Return what is required of zone, market and reservation."""
+    """Return the requirements of zone, market and reservation."""
     return [item for key, item in sorted(requirements.items()) if key in OFFERING_KEYS]
 
 
@@ -157,7 +157,7 @@ def _is_sold(wanted: Requirement, sold: Sequence[Mapping[str, str]]) -> bool:
 
 
 def _not_sold(wanted: Requirement, sold: Sequence[Mapping[str, str]]) -> str:
-    """Say that nothing sold has a value, what there is, and what was probably meant."""
+    """Say that nothing sold has the value, which values there are, and which was probably meant."""
     known = {labels.get(wanted.key, "") for labels in sold}
     has = ", ".join(sorted(value for value in known if value)) or "none"
     return f"sells nothing with {wanted} (it has {has}{hint(wanted, known)})"

@@ -1,4 +1,4 @@
-"""Who is behind a topology term: whose anti-affinity it is, on which nodes what it selects runs, and what that is."""
+"""The workloads behind a topology term: whose anti-affinity it is, and on which nodes the selected workloads run."""
 
 from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
@@ -43,7 +43,7 @@ class Neighbours:
         return sorted(found)[:_SHOWN]
 
     def _placed(self, terms: Collection[int]) -> Iterator[str]:
-        """Yield those with the term of which this plan places some."""
+        """Yield the workloads with the term that this plan places."""
         for group in self._state.groups:
             has_term = any(group.constraints[-1].anti_mask >> term & 1 for term in terms)
             if has_term and self._state.remaining[group.index] < group.count:

@@ -36,7 +36,7 @@ _ORDER: Final = (
     ReasonCode.TOPOLOGY,
 )
 _RANK: Final = {code: rank for rank, code in enumerate(_ORDER)}
-# What is left when all that the offering itself says is in favour.
+# The reason that is left when the offering itself meets every request.
 LAST: Final = (ReasonCode.SPOT_SHARE, ReasonCode.TOPOLOGY)
 
 
@@ -44,8 +44,8 @@ LAST: Final = (ReasonCode.SPOT_SHARE, ReasonCode.TOPOLOGY)
 class Failure:
     """One failure. ``misses`` counts the requests that are not met, of those that the offering itself must meet.
 
-    ``lacks_resource``: the types have nothing at all of a resource that is asked for. They were never meant for such
-    work, so whatever else fails elsewhere is nearer.
+    ``lacks_resource``: the types have nothing at all of a resource that is asked for. They are not meant for such work,
+    so a failure elsewhere is nearer.
     """
 
     code: ReasonCode
@@ -64,7 +64,7 @@ class Failure:
         return _RANK[ReasonCode.INCOMPATIBLE if self.lacks_resource else self.code]
 
     def labels(self, of_node: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the labels that a node of the offering would have, beside those that its type and pool give it."""
+        """Return the labels that a node of the offering would have, beside those of its type and pool."""
         if self.key is None:
             return of_node
         place = {
@@ -86,7 +86,7 @@ class Failure:
 
     @property
     def order(self) -> tuple[int, bool, int, tuple[int, int], int, tuple[str, ...], str]:
-        """Sort key: the farthest first, the fewest misses, the nearest to what was asked, the cheapest, the name."""
+        """Sort key: the farthest first, then the fewest misses, the nearest to the request, the cheapest, the name."""
         key = self.key
         name = (
             ("",)

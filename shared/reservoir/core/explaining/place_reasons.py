@@ -1,4 +1,4 @@
-"""What speaks against one place where a pool sells a type: what is asked, time, units, limits, money and shares."""
+"""Why one place where a pool sells a type cannot serve: requirements, time, units, limits, money and shares."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ class Asked:
 
     @property
     def term(self) -> Requirements:
-        """The one term: what fails is told of one and the same, since another one may fail elsewhere."""
+        """The term that failures are described by: one and the same, because another one may fail elsewhere."""
         (term,) = self.selection.terms
         return term
 

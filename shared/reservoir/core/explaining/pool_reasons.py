@@ -1,4 +1,4 @@
-"""Why a pool sells nothing at all, whoever asks: which requirement of its own, or what its class cannot reach."""
+"""Why a pool sells nothing at all: which requirement of its own cannot be met, or what its class cannot reach."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain
@@ -124,7 +124,7 @@ def _not_had(
 
 
 def hint(wanted: Requirement, known: Set[str]) -> str:
-    """Return what was probably meant by a value that nothing has."""
+    """Return the value that was probably meant by one that nothing has."""
     meant = {
         found for value in wanted.values if (found := closest(value, known)) is not None
     }

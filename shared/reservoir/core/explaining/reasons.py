@@ -48,7 +48,10 @@ class _TypeFailures:
 
 
 class Reasons:
-    """Explains what a finished state left over. Looks at every offering again, so only asked for what is unplaced."""
+    """Explains why a finished state left replicas over.
+
+    Checks every offering again, so it is only used for unplaced demand.
+    """
 
     def __init__(self, state: PartialPlan) -> None:
         self._state = state
@@ -88,7 +91,7 @@ class Reasons:
         return UnplacedReplicas(key, count, code, message, failure.key, earliest_at)
 
     def _of_neighbours(self, group: Group) -> str | None:
-        """Return what keeps replicas from places of which each would serve: their rules, or that all are needed."""
+        """Return what keeps replicas from places that would each serve: their rules, or that all are needed at once."""
         state = self._state
         levels = {group.index: len(group.levels) - 1}
 

@@ -25,7 +25,7 @@ class NoLaunchablePoolError(Exception):
 
 
 class AllRestError(NoLaunchablePoolError):
-    """What would remain is known to rest: whoever plans again sees that, so nothing new has to be remembered."""
+    """Every pool that would remain rests already: the next plan sees that, so nothing new is stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def _priced(
 
 
 def _is_exotic(instance_type: InstanceType) -> bool:
-    """Whether it is a metal size or carries accelerators: slow to boot or dear, not to be used by chance (R-114)."""
+    """Whether it is a metal size or has accelerators: slow to boot or expensive, not to be used by chance (R-114)."""
     return _METAL in instance_type.name.partition(".")[2] or any(
         instance_type.capacity[name] > 0 for name in ACCELERATORS
     )
@@ -133,7 +133,7 @@ def _without_dear_spot(
     ceiling = min(_prices(on_demand), default=None)
     if ceiling is None or pools[0].offering.capacity_type is not CapacityType.SPOT:
         return pools
-    # A pool whose price nobody knows stays: that is no proof that it is dear.
+    # A pool whose price is not known stays: it need not be expensive.
     cheap = [pool for pool in pools if (pool.price_micro_usd_per_hour or 0) <= ceiling]
     if not cheap:
         raise NoLaunchablePoolError("every spot offering is dearer than on-demand")

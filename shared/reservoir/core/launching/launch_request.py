@@ -292,7 +292,7 @@ def _nowhere(
 def roomiest_subnets(facts: LaunchFacts) -> Mapping[str, Subnet]:
     """Return the subnet with the most free addresses of each zone id (R-123); EC2 takes one a zone.
 
-    Counts are those that EC2 last told less what was taken since; subnets that rest are left out.
+    Counts are EC2's last ones less the addresses that were taken since; resting subnets are left out.
     """
     counted = [
         replace(
@@ -367,7 +367,7 @@ def supports_minimum(request: LaunchRequest) -> bool:
 
 
 def uses_reserved_capacity(target: ReservationTarget) -> bool:
-    """Whether the request says ``reserved-capacity`` (interruptible reservations know no other way)."""
+    """Whether the request has ``reserved-capacity`` (the only way to use interruptible reservations)."""
     return (
         target.kind is ReservationKind.INTERRUPTIBLE
         or target.mode is FleetTargetingMode.RESERVED_CAPACITY

@@ -1,7 +1,8 @@
 """When several workloads run in one Capacity Block, each on its units and for its duration without a break.
 
-Up to four are tried in every order, and one of these is best. Of more, some orders are tried, each also from the end,
-and then a bounded search for a way that leaves little idle: it finds most, and says of none that it is the best.
+Up to four are tried in every order, and one of these is best. Of more, some orders are tried, each also from the end.
+Then a bounded search looks for an order that leaves few units idle: it finds most such orders, and claims of none that
+it is the best.
 """
 
 from collections.abc import Iterator, Sequence
@@ -125,9 +126,9 @@ def _most(begin_s: int, end_s: int, runs: Sequence[JobRun]) -> int:
 
 @dataclass
 class _Tightly:
-    """Goes through time, and at each end starts as many of those that are left as there is room for.
+    """Goes through time, and at each end starts as many of the remaining workloads as there is room for.
 
-    Which of them is tried in turn, the largest first, for a bounded number of steps.
+    It tries which ones in turn, the largest first, for a bounded number of steps.
     """
 
     count: int
@@ -141,7 +142,7 @@ class _Tightly:
 
     # Branches: what makes it stop, and a step into each choice.
     def _go_on(self, now_s: int, runs: JobRuns, left: tuple[Job, ...]) -> JobRuns | None:
-        """Place what is left from an instant on, beside what runs."""
+        """Place the remaining workloads from an instant on, beside those that run."""
         if not left:
             return runs
         running = tuple(sorted(run for run in runs if run.end_s > now_s))

@@ -1,4 +1,4 @@
-"""What EC2 sells of Capacity Blocks, so that what it would refuse is refused before it is asked, with the rule."""
+"""EC2's rules for Capacity Blocks: an order that EC2 would refuse is refused before EC2 is asked, with the rule."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta

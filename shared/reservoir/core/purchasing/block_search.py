@@ -1,8 +1,8 @@
-"""Which Capacity Blocks to buy for some workloads, beside those that are owned and what is sold on demand.
+"""Which Capacity Blocks to buy for some workloads, beside owned blocks and on-demand capacity.
 
 Each workload runs as a whole, for its duration without a break, on one block or on demand, or it is left over. The
-choice leaves as few over as possible and then costs the least: fees, on-demand hours, and what waiting is said to be
-worth. It is exact: nothing that was given is left untried.
+choice leaves as few over as possible and then costs the least: fees, on-demand hours, and the given cost of waiting. It
+is exact: every combination is covered.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,9 +20,9 @@ _HOUR: Final = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class BlockNeed:
-    """A workload that is to run. ``units``: how many instances of each type that would do.
+    """A workload that is to run. ``units``: how many instances of each type suffice.
 
-    ``on_demand_micro_usd``: what it costs to run it on demand from now on; None: it may not, or nobody knows.
+    ``on_demand_micro_usd``: what it costs to run it on demand from now on; None: it may not, or the price is not known.
     ``barred``: ids of windows in which it may not run.
     """
 
@@ -83,7 +83,7 @@ class BlockChoice:
 
 
 class Score(NamedTuple):
-    """What is compared: first how many are left over."""
+    """The order of choices: first how many workloads are left over."""
 
     left_over: int
     micro_usd: int
@@ -105,7 +105,10 @@ _Taken = tuple[tuple[BlockWindow, int], ...]
 
 @dataclass
 class BlockQuestion:
-    """What a search is asked. ``slots``: windows of which one at most is used, as an owned block and its extensions."""
+    """The question to a search.
+
+    ``slots``: windows of which at most one is used, as an owned block and its extensions.
+    """
 
     needs: Sequence[BlockNeed]
     slots: Sequence[Sequence[BlockWindow]]
@@ -221,7 +224,7 @@ class BlockSearch(BlockQuestion):
         return self.waiting_micro_usd_per_unit_hour * units * (at - self.now) // _HOUR
 
     def _is_within_quota(self, window: BlockWindow, taken: _Taken) -> bool:
-        """Whether a window may be bought beside what is held and what was taken so far."""
+        """Whether a window may be bought beside the owned blocks and those that were chosen so far."""
         if not window.fee_micro_usd:
             return True
         bought = [*(chosen for chosen, _ in taken if chosen.fee_micro_usd), window]
@@ -248,7 +251,7 @@ class BlockSearch(BlockQuestion):
 def choice_of(
     needs: Sequence[BlockNeed], used: Sequence[tuple[BlockWindow, Shift]]
 ) -> BlockChoice:
-    """Return the choice that uses these windows so; who is in none of them runs on demand or is left over."""
+    """Return the choice that uses these windows so; a workload in none of them runs on demand or is left over."""
     placed: list[Placed] = []
     for window, shift in used:
         placed += [Placed(needs[index].key, window, at) for index, at in shift.begin]
@@ -275,10 +278,10 @@ def choice_of(
 def within_quota(
     bought: Sequence[BlockWindow], held: Sequence[BlockWindow], at_once_max: int
 ) -> bool:
-    """Whether these may be bought beside what is held: a block and its extension count once."""
+    """Whether these may be bought beside the owned blocks: a block and its extension count once."""
     longer = {each.extends for each in bought}
     together = [*(each for each in held if each.id not in longer), *bought]
-    # What is held at once is most where something begins.
+    # The most units are held at once when some window begins.
     begins = [each.start_at for each in together if _holds_at(each.start_at, bought)]
     return all(_held_at(at, together) <= at_once_max for at in begins)
 

@@ -1,7 +1,7 @@
 """The book of purchases: what each month has committed to, and which purchase is not settled.
 
-It is one value, written together with each purchase under the condition that nobody else has written it: so no two
-purchases are under way at once, and no ceiling is passed by two that each were within it.
+It is one value, written together with each purchase under the condition that it has not changed. So no two purchases
+are in progress at once, and two purchases that are each within a ceiling cannot exceed it together.
 """
 
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ class MonthSpent:
 
 @dataclass(frozen=True, slots=True)
 class Book:
-    """``unsettled``: the purchase of which nobody knows yet whether EC2 sold it."""
+    """``unsettled``: the purchase of which it is not known whether EC2 sold it."""
 
     months: tuple[MonthSpent, ...] = ()
     unsettled: str | None = None
@@ -46,7 +46,7 @@ class Book:
         )
 
     def settled(self, purchase: Purchase) -> "Book":
-        """Return the book when it is known what became of the purchase under way."""
+        """Return the book when the outcome of the purchase in progress is known."""
         refund = (
             purchase.order.counted_micro_usd
             if purchase.state is PurchaseState.NOT_BOUGHT

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class ChangeKind(StrEnum):
-    """What is done; the values are the commands' names."""
+    """A kind of change; the values are the commands' names."""
 
     CREATE = "create"
     RESIZE = "resize"
@@ -18,9 +18,9 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OrderedChange:
-    """What changes beside the count of the order; what a kind does not use has its default.
+    """What changes beside the count of the order; fields that a kind does not use have their defaults.
 
-    The counts before let EC2's listing tell whether a change happened whose answer was lost.
+    With the counts before, EC2's listing shows whether a change was made whose answer was lost.
     """
 
     kind: ChangeKind
@@ -37,7 +37,7 @@ class OrderedChange:
 
 @dataclass(frozen=True, slots=True)
 class HeldReservation:
-    """An on-demand reservation as EC2 shows it to whoever may change it."""
+    """An on-demand reservation as EC2 shows it to a caller who may change it."""
 
     id: str
     owner_id: str

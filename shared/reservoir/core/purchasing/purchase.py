@@ -1,7 +1,7 @@
-"""One purchase or change of capacity, from the intent to what became of it.
+"""One purchase or change of capacity, from the intent to its outcome.
 
-EC2 has no client token for purchases, so what makes one happen at most once is the offering: whoever bought one never
-buys it again, and what was bought is found by its id. A change of on-demand reservations has an id of its own.
+EC2 has no client token for purchases. The offering makes one happen at most once: after a purchase of it, it is never
+bought again, and the purchase is found by its id. A change of on-demand reservations has an id of its own.
 """
 
 from dataclasses import dataclass, field, replace
@@ -12,7 +12,7 @@ from typing import Final
 from reservoir.core.purchasing.change import ChangeKind, OrderedChange
 
 # The call is begun within a minute of the intent or not at all, and EC2 takes a signature for five minutes on either
-# side of its own time: what was not bought half an hour after the intent, by anybody's clock, never will be.
+# side of its own time: what was not bought half an hour after the intent, by any clock, never will be.
 CALLED_WITHIN: Final = timedelta(minutes=1)
 DECIDED_AFTER: Final = timedelta(minutes=30)
 
@@ -20,14 +20,14 @@ DECIDED_AFTER: Final = timedelta(minutes=30)
 class PurchaseState(StrEnum):
     """How far a purchase has come."""
 
-    INTENDED = "intended"  # EC2 may have been asked to sell; what it did is not known
+    INTENDED = "intended"  # EC2 may have been asked to sell; its answer is not known
     BOUGHT = "bought"
-    NOT_BOUGHT = "not-bought"  # EC2 refused, or somebody has looked and said so
+    NOT_BOUGHT = "not-bought"  # EC2 refused, or a person has looked and confirmed it
 
 
 @dataclass(frozen=True, slots=True)
 class BlockOrder:
-    """What is to be bought. ``extends``: the reservation of the block that gets longer; None: a new block.
+    """The order. ``extends``: the reservation of the block that gets longer; None: a new block.
 
     With a ``change`` it is about on-demand reservations: the offering is an id of ours, the fee is what the change
     commits to or may cost until ``end_at``, and the count is the new one of a resized reservation.
@@ -55,7 +55,7 @@ class BlockOrder:
 
     @property
     def counted_micro_usd(self) -> int:
-        """What counts against ceilings: the charge of a cancellation is part of what was committed to before."""
+        """What counts against ceilings. The charge of a cancellation does not: it is part of an earlier commitment."""
         change = self.change
         if change is not None and change.kind is ChangeKind.CANCEL:
             return 0
@@ -70,7 +70,7 @@ class BlockOrder:
 
 @dataclass(frozen=True, slots=True)
 class Purchase:
-    """An order, who wanted it, and what became of it. The fee counts in the month of the intent."""
+    """An order, its buyer, and its outcome. The fee counts in the month of the intent."""
 
     order: BlockOrder
     intended_at: datetime
@@ -79,7 +79,7 @@ class Purchase:
     settled_at: datetime | None = None
     settled_by: str = ""
     reservation_ids: tuple[str, ...] = field(default=())
-    note: str = ""  # why it was not bought: EC2's code, or what somebody said
+    note: str = ""  # why it was not bought: EC2's code, or a person's reason
 
     @property
     def id(self) -> str:
@@ -92,7 +92,7 @@ class Purchase:
         return month_of(self.intended_at)
 
     def may_still_be_called(self, now: datetime) -> bool:
-        """Whether whoever wrote the intent may ask EC2 to sell now."""
+        """Whether the process that wrote the intent may ask EC2 to sell now."""
         return now - self.intended_at <= CALLED_WITHIN
 
     def may_be_called_off(self, now: datetime) -> bool:

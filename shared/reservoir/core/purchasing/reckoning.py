@@ -1,4 +1,4 @@
-"""What a change of on-demand reservations counts as, in money: what it commits to, or what it may cost within a month.
+"""The amount that a change of on-demand reservations counts as: what it commits to, or what it may cost in a month.
 
 An on-demand reservation is billed by the second for as long as it is there, at on-demand rates at most.
 """

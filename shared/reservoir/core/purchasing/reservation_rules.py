@@ -1,4 +1,4 @@
-"""What EC2 lets nobody do with on-demand reservations, so that it is refused before EC2 is asked, with the rule.
+"""What EC2 forbids for on-demand reservations, so that it is refused before EC2 is asked, with the rule.
 
 The rules are those of the EC2 user guide, "Create", "Modify", "Move", "Split off" and "Cancel a Capacity Reservation".
 """

@@ -1,8 +1,8 @@
 """Which Capacity Blocks to buy for more workloads than can be tried in every way.
 
 Workloads that share a block are a group, and a group takes the cheapest block on sale in which it can run. The search
-begins with several ways to form groups, and changes the groups for as long as that costs less: workloads move, change
-places, groups are split anew, or a block is filled as full as it will be. What it finds need not be the best.
+begins with several ways to form groups, and changes the groups for as long as that lowers the cost: workloads move, or
+change places; groups are divided again; or a block is filled as far as possible. The result need not be the best.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -101,7 +101,7 @@ class WideBlockSearch(BlockQuestion):
             )
         return self._scores[grouping]
 
-    # Branches: what is owned, what is bought, and what cannot be had.
+    # Branches: owned blocks, blocks on sale, and workloads that get none.
     def _uses(self, grouping: _Grouping) -> list[_WindowUse] | None:
         """Give each group a window: first to those for which the next best would cost most more."""
         found = []
@@ -188,7 +188,7 @@ class WideBlockSearch(BlockQuestion):
 
     @cached_property
     def _can_run(self) -> dict[str, _Part]:
-        """Who can run alone in each window."""
+        """Which workloads can run alone in each window."""
         windows = chain.from_iterable(self.slots)
         return {window.id: self._who_fits(window) for window in windows}
 
@@ -256,7 +256,7 @@ class WideBlockSearch(BlockQuestion):
         return tuple(owned)
 
     def _orders(self, part: _Part) -> list[list[int]]:
-        """Return the members in several orders, in which those that go well together are neighbours."""
+        """Return the members in several orders, in which members that fit well together are neighbours."""
         orders = [sorted(_members(part), key=rank) for rank in self._ranks]
         return [order for index, order in enumerate(orders) if order not in orders[:index]]
 
@@ -303,7 +303,7 @@ class WideBlockSearch(BlockQuestion):
     # --- better groupings
 
     def _improved(self, grouping: _Grouping) -> _Grouping:
-        """Form groups anew for as long as that, followed to its end, costs less."""
+        """Form other groups for as long as that, followed to its end, lowers the cost."""
         tried: set[_Grouping] = set()
         while True:
             candidates = {
@@ -338,7 +338,7 @@ class WideBlockSearch(BlockQuestion):
         return len(self._shifts) >= _FILLINGS_MAX
 
     def _split_anew(self, grouping: _Grouping) -> Iterator[_Grouping]:
-        """Yield groupings in which one, two or three groups are split anew, also together with those outside."""
+        """Yield groupings in which one, two or three groups are divided again, also with workloads in no group."""
         for size in range(1, _SPLIT_TOGETHER_MAX + 1):
             for chosen in combinations(grouping.groups, size):
                 rest = tuple(each for each in grouping.groups if each not in chosen)

@@ -9,7 +9,7 @@ from reservoir.core.solver.solution.partial_plan import PartialPlan
 
 
 def certified(plan: Plan, state: PartialPlan, facts: NodeFacts) -> Plan:
-    """Add the lower bound to a plan, or a note that says why it has none.
+    """Add the lower bound to a plan, or a note with the reason why it has none.
 
     ``facts`` describe the nodes as they were before anything was placed on them.
     """

@@ -10,7 +10,7 @@ _NOT_READ = "not looked at: the time of the pass did not last for all of the dem
 
 
 def without_unread(plan: Plan, unread: Iterable[Demand]) -> Plan:
-    """Return a plan that also says of demand which it does not know that it waits."""
+    """Return a plan with unread demand added as waiting."""
     waiting = [
         UnplacedReplicas(
             demand.workload.key, demand.pending_count, ReasonCode.OUT_OF_TIME, _NOT_READ

@@ -1,8 +1,9 @@
 """Place demand on nodes: on those that run, on reserved capacity, then on the cheapest offering. It knows no teams.
 
-From the top: `place` keeps the best of several strategies (`_best_of_strategies`); a strategy starts from an empty
-plan (`_run_strategy`), places one priority after the other (`_place_all`, `_place_priority`), first the groups whose
-zones are counted out together, then group by group (`_insert`), and at the end mends what hindsight shows to be dear.
+From the top: `place` keeps the best of several strategies (`_best_of_strategies`); a strategy starts from an empty plan
+(`_run_strategy`), places one priority after the other (`_place_all`, `_place_priority`), first the groups whose zones
+are counted out together, then group by group (`_insert`), and at the end improves choices that turned out to be
+expensive.
 """
 
 from collections.abc import Callable, Iterable, Sequence, Set
@@ -138,7 +139,8 @@ def _run_strategy(
         state.commit()
         if not short:
             return state
-        # Assigned evenly to domains, but some had no room: what was placed is uneven, so those are not assigned again.
+        # Assigned evenly to domains, but some had no room: the placement is uneven, so those groups are not assigned
+        # again.
         one_by_one |= short
 
 
@@ -167,7 +169,7 @@ def _place_all(insertion: Insertion, one_by_one: Set[int]) -> set[int]:
 def _place_priority(
     insertion: Insertion, components: Sequence[Component], priority: int
 ) -> set[int]:
-    """Place the groups of one priority, and who gains by that; return those that were assigned without room.
+    """Place the groups of one priority, and groups that gain by it; return those that were assigned without room.
 
     Those of the components are counted, the others are inserted before them.
     """
@@ -192,7 +194,7 @@ def _place_priority(
 
 
 def _withdraw(state: PartialPlan, short: Set[int]) -> None:
-    """Do without groups that are placed unevenly and cannot be assigned again, and without all whom they concern."""
+    """Leave out groups that are placed unevenly and cannot be assigned again, and all groups that depend on them."""
     state.unlooked |= take_off(state, short)
 
 
@@ -231,7 +233,7 @@ def _may_gain(group: Group, priority: int) -> bool:
 
 
 def _insert_leftovers(insertion: Insertion, groups: Sequence[Group]) -> None:
-    """Try what is left over again, at last in reserved slots that a floor kept for more."""
+    """Try the leftovers again, at last in reserved slots that a floor kept for larger replicas."""
     _insert_again(insertion, groups)
     if insertion.state.catalogue.policy.reserved_floor_percent:
         with insertion.new_nodes.without_floor():
@@ -239,7 +241,7 @@ def _insert_leftovers(insertion: Insertion, groups: Sequence[Group]) -> None:
 
 
 def _insert_again(insertion: Insertion, groups: Sequence[Group]) -> None:
-    """Try what is left over again while that places anything: one replica may make room for another (R-42)."""
+    """Try the leftovers again while that places anything: one replica may make room for another (R-42)."""
     remaining = insertion.state.remaining
     while waiting := [group for group in groups if remaining[group.index]]:
         before = sum(remaining[group.index] for group in waiting)

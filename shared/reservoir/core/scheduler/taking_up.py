@@ -1,8 +1,8 @@
-"""Which of the demand a pass takes up: where all of it is more than one pass can look at, each team has its part.
+"""Which of the demand a pass takes up: where there is more than one pass can consider, each team has its part.
 
 What a workload costs before anything is placed grows with its constraints: each combination of a node term and a
 preference is tested against each type of each pool. So that is summed up before it is spent, and a pass takes up as
-much as it can look at. What is left waits for a later pass, like everything for which time was short.
+much as it can consider. The rest waits for a later pass, like all demand for which time was short.
 """
 
 from collections import defaultdict
@@ -20,7 +20,7 @@ from reservoir.core.solver.problem.queue import ACCEPTS
 
 # Tests of one requirement against one type, of which a core makes some four million a second: three seconds of a pass.
 EFFORT_MAX: Final = 12_000_000
-# What a topology term costs, in such tests: it is compared with the labels of all who wait.
+# The cost of a topology term, in such tests: it is compared with the labels of all waiting workloads.
 _EFFORT_A_TOPOLOGY_TERM: Final = 500
 _LEFT: Final = (
     "not looked at in this pass: what waits has more constraints than one pass can look at"
@@ -35,7 +35,7 @@ class TakenUp:
     left: tuple[Demand, ...] = ()
 
     def unplaced(self) -> tuple[UnplacedReplicas, ...]:
-        """Return what those who were left are told."""
+        """Return the reasons of the workloads that were left."""
         return tuple(
             UnplacedReplicas(
                 demand.workload.key, demand.pending_count, ReasonCode.OUT_OF_TIME, _LEFT
@@ -45,10 +45,10 @@ class TakenUp:
 
 
 def taken_up(snapshot: Snapshot, now: datetime, effort_max: int | None = None) -> TakenUp:
-    """Return what a pass looks at: all, or what is light in every team and then the others in their turn.
+    """Return the demand that a pass considers: all, or the light demand of every team and then the others in turn.
 
     Half of the effort is divided evenly among teams; each spends it on its urgent and light workloads. The other half
-    is for what that left, in an order that begins elsewhere each minute; the first of it is taken whatever it costs.
+    is for the rest, in an order that begins elsewhere each minute; the first of it is taken whatever it costs.
     """
     effort_max = EFFORT_MAX if effort_max is None else effort_max
     at_most = len(snapshot.instance_types) * len(snapshot.node_pools)
@@ -68,7 +68,7 @@ def taken_up(snapshot: Snapshot, now: datetime, effort_max: int | None = None) -
 
 @dataclass(slots=True)
 class _Efforts:
-    """What workloads cost; those that accept the same cost it together, once."""
+    """The cost of workloads; workloads that accept the same cost it together, once."""
 
     by_key: dict[str, int]
     alike: dict[str, object]  # by key
@@ -97,7 +97,7 @@ class _Efforts:
         return self.by_key.get(demand.workload.key, 0)
 
     def still(self, demand: Demand) -> int:
-        """Return what it adds to what is taken already."""
+        """Return what it costs in addition to the workloads that are taken already."""
         is_known = self.alike.get(demand.workload.key) in self._spent_on
         return 0 if is_known else self.of_one(demand)
 
@@ -110,7 +110,10 @@ class _Efforts:
 def _beyond_their_part(
     snapshot: Snapshot, efforts: _Efforts, effort_max: int
 ) -> list[Demand]:
-    """Return the demand for which its team's part of the effort has no room. Who has no team is of one team."""
+    """Return the demand for which its team's part of the effort has no room.
+
+    Work without a team counts as one team's.
+    """
     teams = by_namespace(snapshot.teams)
     by_team = defaultdict[str, list[Demand]](list)
     for demand in snapshot.demands:
@@ -141,7 +144,7 @@ def _beyond_their_part(
 def _not_in_turn(
     demands: Sequence[Demand], efforts: _Efforts, now: datetime, effort_max: int
 ) -> Sequence[Demand]:
-    """Return whom the effort does not reach, beginning elsewhere each minute; at least one is reached."""
+    """Return the demand that the effort does not reach, beginning elsewhere each minute; at least one is reached."""
     if not demands:
         return ()
     in_order = sorted(demands, key=lambda each: (each.pending_since, each.workload.key))

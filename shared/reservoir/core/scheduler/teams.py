@@ -2,7 +2,7 @@
 
 From the top: `solve` takes up what a pass can look at and keeps passes going when time is short, `_solve_within_limits`
 holds teams to quotas of resources and budgets, `_solve_with_shared_units` shares out the units that teams own. Each of
-them asks the next for a plan and looks at what came out; `placement.place`, which knows no teams, makes the plan.
+them asks the next for a plan and examines it; `placement.place`, which knows no teams, makes the plan.
 """
 
 from collections.abc import Iterable
@@ -24,8 +24,8 @@ from reservoir.core.sharing.resource_shares import ResourceShares, leaves_idle, 
 
 # How often the units that a solve left of the teams' shares are shared out again.
 _SHARING_ROUNDS_MAX = 3
-# A team that is held to a budget or a quota leaves capacity to others, who may then exceed theirs, so that the demand
-# is solved again. Each solve stops early enough for the next one: a plan that exceeds a limit cannot be committed.
+# A team that is held to a budget or a quota leaves capacity to others, which may then exceed theirs, so the demand is
+# solved again. Each solve stops early enough for the next one: a plan that exceeds a limit cannot be committed.
 _FIRST_SOLVE_UNTIL_PERCENT = 40
 _LATER_SOLVES_UNTIL_PERCENT = (60, 80, 100)
 # In each second minute one workload for which time was short may have all of it, if it uses more than passes leave for
@@ -64,9 +64,9 @@ def solve(snapshot: Snapshot, *, now: datetime, policy: SchedulingPolicy) -> Pla
 def _whole_pass_for_one(
     snapshot: Snapshot, now: datetime, policy: SchedulingPolicy
 ) -> Plan | None:
-    """Plan for one alone that was late, if nobody is new; None: all should be planned for in the time that is left.
+    """Plan for one late workload alone, if none is new; None: all should be planned for in the remaining time.
 
-    What is served after all others has a fifth of a pass; a gang that needs more would never be placed.
+    A workload that comes after all others has a fifth of a pass; a gang that needs more would never be placed.
     """
     used_percent = policy.used_percent
     minute = int(now.timestamp()) // 60
@@ -94,7 +94,7 @@ def _whole_pass_for_one(
 
 
 def _waits_for_time(snapshot: Snapshot) -> bool:
-    """Whether time was short for some, and nobody is new: newcomers are looked at with all others first."""
+    """Whether time was short for some workloads, and none is new: new ones are considered with all others first."""
     looks = [each.was_late for each in snapshot.demands]
     return True in looks and None not in looks
 
@@ -132,7 +132,7 @@ def _alone(
 def _beside_others(
     plan: Plan, waiting: Iterable[UnplacedReplicas], policy: SchedulingPolicy
 ) -> Plan:
-    """Add those whom a plan did not consider; it keeps whatever rules they may have about its nodes."""
+    """Add the workloads that a plan did not consider; it keeps any rules that they may have about its nodes."""
     late = ("no certificate: out of time",) if policy.with_certificate else ()
     return replace(
         with_zones_kept(plan),
@@ -164,7 +164,7 @@ def _solve_within_limits(
     quota_shares: ResourceShares | None = None
     for until_percent in _LATER_SOLVES_UNTIL_PERCENT:
         breaks_quotas = quota_shares is None and exceeds_quotas(snapshot, plan)
-        # Demand beyond a quota will not run, so it is charged to nobody: budgets are held to a plan that keeps quotas.
+        # Demand beyond a quota will not run, so it is not charged: budgets are held to a plan that keeps quotas.
         within_budget = None if breaks_quotas else within_budgets(snapshot, plan)
         must_change = breaks_quotas or within_budget is not None
         shares_quotas_out = (

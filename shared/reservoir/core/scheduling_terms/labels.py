@@ -114,7 +114,8 @@ WELL_KNOWN: Final = RESERVATION_LABELS | frozenset(
     }
 )
 
-# Labels that every node has: whoever wants them absent wants no node. Others depend on the type, as EC2 describes it.
+# Labels that every node has: a workload that wants them absent wants no node. Others depend on the type, as EC2
+# describes it.
 OF_EVERY_NODE: Final = frozenset(
     {
         ARCH,
@@ -168,7 +169,7 @@ _STABLE_KEYS: Final = {
 }
 _STABLE_VALUES: Final = {ARCH: {"x86_64": "amd64", "aarch64": "arm64"}}
 
-# What is under these is Karpenter's own; anything else, also under kubernetes.io, may be a team's label.
+# Labels under these are Karpenter's own; any other, also under kubernetes.io, may be a team's label.
 _RESTRICTED_DOMAINS: Final = ("karpenter.sh", "karpenter.k8s.aws")
 
 

@@ -1,4 +1,4 @@
-"""Which of many things are alike: equal in everything, except in what is named as not mattering."""
+"""Which of many values are alike: equal in all fields, except those that are named as not mattering."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import fields
@@ -14,10 +14,10 @@ _SHORT: Final = frozenset({int, str, bool, type(None)})
 
 
 class Likeness(Generic[T]):
-    """Tells values of a dataclass apart by all of its fields but some, each named with the reason why it cannot matter.
+    """Distinguishes values of a dataclass by all fields but some, each named with the reason why it cannot matter.
 
-    So a field that is added to the class tells values apart from its first day. Where that is one too many, answers
-    are looked up more often than need be; where one is missing, one value would speak for another.
+    So a field that is added to the class distinguishes values from its first day. With one field too many, answers are
+    computed more often than need be; with one too few, the answer for one value would be used for another.
     """
 
     def __init__(self, kind: type[T], irrelevant: Mapping[str, str]) -> None:
@@ -38,7 +38,7 @@ class Likeness(Generic[T]):
         self._has_mappings = Mapping in map(get_origin, types.values())
 
     def key(self, value: T) -> Hashable:
-        """Return what is equal for values that are alike."""
+        """Return a key that is equal for values that are alike."""
         parts = self._parts(value)
         if not self._has_mappings:
             return parts
@@ -50,9 +50,9 @@ class Likeness(Generic[T]):
         )
 
     def numbers(self, values: Iterable[T]) -> list[int]:
-        """Return a number for each value, the same for those that are alike; numbers count from 0.
+        """Return a number for each value, the same for values that are alike; numbers count from 0.
 
-        To compare long parts takes time, and most values share theirs: what is the same object is compared once.
+        Comparing long parts takes time, and most values share theirs: an object that occurs often is compared once.
         """
         of_the_same: dict[tuple[object, ...], int] = {}
         of_equals: dict[Hashable, int] = {}

@@ -38,12 +38,15 @@ def usd(micro_usd: int) -> str:
 
 
 def micro_usd_of(dollars: Decimal) -> int:
-    """Return an amount in micro-USD, a fraction of one rounded up. Raises InvalidOperation for what is no amount."""
+    """Return an amount in micro-USD, a fraction of one rounded up.
+
+    Raises InvalidOperation for a text that is no amount.
+    """
     return int((dollars * 1_000_000).to_integral_value(ROUND_CEILING))
 
 
 def split(whole: int, weights: Iterable[int]) -> Iterator[int]:
-    """Split a number by weights, of which one is above 0, into whole parts that add up to it."""
+    """Split a number by weights, at least one of them above 0, into whole parts that add up to it."""
     given, total = list(weights), 0
     everything, before = sum(given), 0
     for weight in given:

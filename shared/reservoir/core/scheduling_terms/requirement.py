@@ -1,4 +1,4 @@
-"""One requirement on one label: a set of values, possibly described by what it excludes (R-1 to R-8)."""
+"""One requirement on one label: a set of values, or the set of all but some values (R-1 to R-8)."""
 
 import re
 import sys

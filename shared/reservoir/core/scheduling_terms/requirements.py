@@ -52,7 +52,7 @@ class Requirements(Mapping[str, Requirement]):
         return Requirements(_intersected(self._by_key, other.values()))
 
     def without(self, keys: Set[str]) -> "Requirements":
-        """Return this set without what it says about ``keys``."""
+        """Return this set without its requirements for ``keys``."""
         return Requirements(
             {
                 key: requirement
@@ -131,9 +131,9 @@ class Requirements(Mapping[str, Requirement]):
         requirement = self._by_key.get(key)
         return Requirement(key, True, frozenset()) if requirement is None else requirement
 
-    # Mapping's own versions of these go through __getitem__, which makes up what is absent (and is slower).
+    # Mapping's own versions of these use __getitem__, which makes up absent keys (and is slower).
     def get(self, key: str, default: Requirement | None = None) -> Requirement | None:  # type: ignore[override] # no other default makes sense
-        """Return what is required of ``key``, or ``default`` where the set does not define it."""
+        """Return the requirement for ``key``, or ``default`` where the set does not define it."""
         return self._by_key.get(key, default)
 
     def keys(self) -> KeysView[str]:

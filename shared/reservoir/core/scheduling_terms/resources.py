@@ -175,5 +175,5 @@ def _formatted(name: str, amount: int) -> str:
 
 
 def counted(capacity: Resources, name: str) -> int:
-    """Return what a node with this capacity takes of a pool's limit: of ``nodes`` one, of a resource what it has."""
+    """Return what a node with this capacity takes of a pool's limit: one of ``nodes``, all it has of a resource."""
     return 1 if name == NODES else capacity[name]

@@ -12,7 +12,10 @@ _DIGITS: Final = 16  # 64 bits: two versions of one workload do not meet by acci
 
 @dataclass(frozen=True, slots=True)
 class StoredGeneration:
-    """What is stored under a workload's name. ``content_digest`` None: a withdraw that came before any submit."""
+    """The generation that is stored under a workload's name.
+
+    ``content_digest`` None: a withdraw came before any submit.
+    """
 
     generation: int
     content_digest: str | None
@@ -29,7 +32,7 @@ def content_digest(workload: Workload) -> str:
 def next_generation(stored: StoredGeneration | None, workload: Workload) -> int:
     """Return the generation with which to submit ``workload``: that of the same content, else the one after.
 
-    A withdrawn workload is wanted anew, so that even the same content needs a number that the withdraw did not have.
+    A withdrawn workload becomes wanted again, so even the same content needs a number that the withdraw did not have.
     """
     if stored is None:
         return 1
@@ -41,7 +44,7 @@ def next_generation(stored: StoredGeneration | None, workload: Workload) -> int:
 def has_become(
     stored: StoredGeneration | None, workload: Workload, generation: int
 ) -> bool | None:
-    """Whether a submit of ``workload`` is what is stored; None while it has not been worked off.
+    """Whether a submit of ``workload`` is stored; None while it has not been processed.
 
     False: other content has this generation or a higher one, or the workload was withdrawn since.
     """

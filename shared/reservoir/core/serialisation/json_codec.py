@@ -145,7 +145,7 @@ def _once(decode: Callable[[Json], Any]) -> Callable[[Json], Any]:
     remembered: dict[bytes, Any] = {}
 
     def decode_once(data: Json) -> Any:
-        # Bytes that tell any two values of JSON apart, made faster than any text; form 0 depends on nothing but them.
+        # Bytes that differ for any two values of JSON, made faster than any text; form 0 depends on nothing else.
         about = marshal.dumps(data, 0)
         known = remembered.get(about)
         if known is None:
@@ -233,7 +233,7 @@ def _optional(arguments: tuple[Any, ...]) -> _Codec:
     def decode(data: Any) -> Any:
         return None if data is None else inner.decode(data)
 
-    # what is taken as it is may be null as well
+    # a value that is taken as it is may be null as well
     return _Codec(write, _same if inner.decode is _same else decode)
 
 

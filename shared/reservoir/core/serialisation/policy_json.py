@@ -23,7 +23,7 @@ def policy_to_json(policy: SchedulingPolicy) -> str:
 
 
 def policy_from_json(text: str) -> SchedulingPolicy:
-    """Read a policy back, without a deadline; what it does not say has its default, what is unknown is ignored.
+    """Read a policy back, without a deadline; missing fields have their defaults, unknown ones are ignored.
 
     Raises
     ------

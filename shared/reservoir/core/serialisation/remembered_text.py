@@ -10,7 +10,7 @@ _REMEMBERED_MAX: Final = 4096
 
 
 class Text(list[str]):
-    """Pieces of text, to be joined in the end; ``known`` are values by identity (what is written keeps them alive)."""
+    """Pieces of text, to be joined in the end; ``known`` are values by identity (they are alive while written)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ def written_once(write: Write) -> Write:
 def written_once_a_process(write: Write) -> Write:
     """Return a writer that makes the text of a value once, also for the snapshots of later passes.
 
-    What is remembered is kept alive with its text, so that no other value can have its identity.
+    It keeps each value alive beside its text, so that no other value can have its identity.
     """
     remembered: dict[int, tuple[Any, str]] = {}
 
@@ -70,7 +70,7 @@ def written_once_a_process(write: Write) -> Write:
 def written_once_while_used(write: Write) -> Write:
     """Return a writer that makes the text of a value once, for as long as each next text has the same value too.
 
-    What is remembered is kept alive with its text, so that no other value can have its identity.
+    It keeps each value alive beside its text, so that no other value can have its identity.
     """
 
     def write_kept(value: Any, text: Text) -> None:

@@ -1,9 +1,9 @@
-"""What instances cost whom, to the second.
+"""What instances cost each namespace, to the second.
 
 An instance is charged, from its launch to its end, to the namespaces whose replicas are on it, by the dominant share of
-it that these take; while nothing is on it to nobody, and while it leaves to those who were on it last. Parts are whole
-seconds and whole atto-USD, and add up exactly. Reserved units are paid for anyway: they count in time, and cost nothing
-here.
+it that these take. An empty one is charged to none, and one that is ending to the namespaces that were on it last.
+Parts are whole seconds and whole atto-USD, and add up exactly. Reserved units are paid for anyway: they count in time,
+and cost nothing here.
 """
 
 from collections import Counter
@@ -21,8 +21,8 @@ from reservoir.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD, split
 NOBODY: Final = ""
 _HOUR_S: Final = 3600
 _DAY: Final = timedelta(days=1)
-# What is written at once must fit into one transaction: so many days, and namespaces of one instance. The namespaces
-# with the smallest parts of more than that are charged to nobody.
+# One transaction must take what is written at once: so many days, and namespaces of one instance. Beyond that, the
+# namespaces with the smallest parts are not charged.
 _DAYS_AT_ONCE: Final = 2 * _DAY
 _NAMESPACES_MAX: Final = 40
 _LEAVING: Final = frozenset(
@@ -40,11 +40,11 @@ def owners(teams: Iterable[Team]) -> TeamOf:
 
 @dataclass(frozen=True, slots=True)
 class Meter:
-    """One instance that runs, and to whom it is charged from ``since`` on: their parts of it by namespace.
+    """A running instance, and the namespaces that it is charged to from ``since`` on, each with its part.
 
     The parts, of whatever sum, are called ``replicas`` as they were stored when each replica was one.
 
-    What is before ``since`` was written down, for an instance that was launched at ``launched_at``.
+    The time before ``since`` has been recorded, for an instance that was launched at ``launched_at``.
     """
 
     claim_id: str
@@ -90,22 +90,22 @@ class MeterReading:
     meter: Meter | None
 
 
-# Branches: one case after the other of what is to be written down, each with its own reading.
+# Branches: the cases in which something is recorded, one after the other, each with its own reading.
 def read(
     meter: Meter | None, claim: NodeClaim, now: datetime, team_of: TeamOf
 ) -> MeterReading | None:
-    """Read a claim's meter; None when there is nothing to write down.
+    """Read a claim's meter; None when there is nothing to record.
 
-    ``meter`` is None for an instance that was not looked at before. What changes at midnight, in who is on the
-    instance, in how it is bought, or in whether it runs, is written down; until then the meter only runs. There may be
-    more to write down after it.
+    ``meter`` is None for an instance that is read for the first time. Time is recorded at midnight, and when the
+    replicas on the instance, the way it is bought, or whether it runs change; until then the meter only runs. There may
+    be more to record after it.
     """
     if claim.instance_id is None or claim.launched_at is None:
         return None
     launched_at = _second(claim.launched_at)
     begun = _meter(claim, launched_at, {})
-    # EC2's word on when it was launched comes after the first look; what was written down too much or little is made up
-    # for by what is written down next.
+    # EC2's time of the launch comes after the first reading; what was recorded too much or too little is made up for by
+    # the next record.
     if meter is None:
         known = begun
     else:
@@ -190,7 +190,7 @@ def left_of_month(now: datetime) -> timedelta:
 
 
 def _meter(claim: NodeClaim, since: datetime, before: Mapping[str, int]) -> Meter:
-    """Return the meter of a claim as it is; while it leaves, those who were on it last go on paying."""
+    """Return the meter of a claim as it is; while it is ending, the namespaces that were on it last go on paying."""
     reserved = claim.offering.capacity_type is CapacityType.RESERVED
     leaving = claim.state in _LEAVING
     on_it = claim.placements or (() if claim.drain is None else claim.drain.awaiting)
@@ -212,7 +212,7 @@ def _meter(claim: NodeClaim, since: datetime, before: Mapping[str, int]) -> Mete
 
 
 def _changed_at(claim: NodeClaim, known: Meter, now: datetime) -> datetime:
-    """Return when what is on the claim changed last; a change of how it is bought is seen now."""
+    """Return when the replicas on the claim changed last; a change of how it is bought is seen now."""
     times = [
         claim.placements_changed_at,
         None if claim.drain is None else claim.drain.notified_at,

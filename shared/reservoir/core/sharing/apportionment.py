@@ -40,7 +40,7 @@ RECLAIMED_WITHIN: Final = timedelta(minutes=16)
 
 
 def is_shared(snapshot: Snapshot) -> bool:
-    """Whether any team owns units: without that nobody's demand is held back for anybody."""
+    """Whether any team owns units: without that, no demand is held back for another team."""
     return any(team.quotas for team in snapshot.teams)
 
 
@@ -71,7 +71,7 @@ class Apportionment:
     _given: Units = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Find out what is owned, used and wanted."""
+        """Find out what each team owns, uses and wants."""
         self._groups = quota_groups(self.snapshot)
         for group in self._groups:
             self._group_of.update(
@@ -99,7 +99,7 @@ class Apportionment:
         return replace(self.snapshot, reservations=tuple(reservations))
 
     def again(self, plan: Plan) -> bool:
-        """Share out anew what the plan left of shares; False when nobody else would get any of it."""
+        """Share out again what the plan left of the shares; False when no other team would get any of it."""
         used = self._used_by(plan)
         waiting = {self._team_of(item.workload_key) for item in plan.unplaced}
         wanted, usable = dict(self._wanted), dict(self._usable)
@@ -144,9 +144,9 @@ class Apportionment:
         return asked, wanted
 
     def _most(self) -> tuple[Units, Units]:
-        """Return what may be used of groups with a limit that might be broken, and nodes with nothing on them there.
+        """Return how many units may be used of groups with a limit that might be broken, and their empty nodes.
 
-        Those take units of whoever joins them. Of other groups it is what is wanted.
+        Empty nodes take units of the team that joins them. Of other groups it is what the teams want.
         """
         usable, joined = dict(self._wanted), dict[tuple[str, str], int]()
         for group in self._groups:
@@ -208,10 +208,10 @@ class Apportionment:
     def _dealt(
         self, group: QuotaGroup, asking: Sequence[str]
     ) -> Mapping[tuple[str, str], int]:
-        """Deal what each team gets of the group out over its reservations; teams with the least choice first.
+        """Divide each team's part of the group among its reservations; teams with the least choice first.
 
-        The least that a team wants comes from the reservations that serve it with the fewest units. What it gets beyond
-        that comes from all of them evenly: zones and hosts may be why it can use more.
+        The least that a team wants comes from the reservations that serve it with the fewest units. The rest of its
+        part comes from all of them evenly: zones and hosts may be why it can use more.
         """
         free = {
             reservation.id: max(0, reservation.free_units)
@@ -293,7 +293,7 @@ class Apportionment:
         )
 
     def _back_at(self, name: str, group: QuotaGroup) -> datetime | None:
-        """Return when the first unit that the team owns should come back from those who borrow it."""
+        """Return when the first unit that the team owns should come back from its borrowers."""
         times = list(loan_ends(name, group, self.snapshot.nodes, self._users))
         since = self._waits_since.get((name, group.key))
         if (
@@ -328,7 +328,7 @@ class Apportionment:
         return max(used, held)
 
     def _holds(self, pair: tuple[str, str], own_units: int) -> bool:
-        """Whether a gang of the team waits that what it owns would serve, in its turn to have units held for it."""
+        """Whether a gang of the team waits that its own units could serve, in its turn to have units held for it."""
         return any(units <= own_units for units in self._gangs.get(pair, ()))
 
 

@@ -1,4 +1,4 @@
-"""What is paid an hour for what is bought, and demand held to what budgets of teams and the deployment's ceiling leave.
+"""What is paid an hour for bought capacity, and demand held to the budgets of teams and the deployment's ceiling.
 
 A node is charged to its workloads by the dominant share of it that their replicas take. Reserved units are paid for
 already and cost nothing here.
@@ -25,7 +25,7 @@ _NOTHING: Final = Resources.of({})
 def hourly_bound(
     per_hour: int | None, per_month: int | None, spent_atto_usd: int
 ) -> int | None:
-    """Return what may be paid an hour, in micro-USD: no more than what is left of the month could pay for one."""
+    """Return what may be paid an hour, in micro-USD: no more than the rest of the month's budget could pay for one."""
     if per_month is None:
         return per_hour
     left = (
@@ -36,7 +36,7 @@ def hourly_bound(
 
 
 def has_budgets(snapshot: Snapshot) -> bool:
-    """Whether anything bounds what is bought."""
+    """Whether there is a bound on what is bought."""
     if snapshot.ceiling_micro_usd_per_hour is not None:
         return True
     return any(team.budget_micro_usd_per_hour is not None for team in snapshot.teams)

@@ -184,7 +184,7 @@ def _sharing(
 
 
 def _owned(team: Team, reservations: Sequence[CapacityReservation]) -> Iterator[str]:
-    """Yield the units of which the team has quotas."""
+    """Yield the units for which the team has quotas."""
     groups: dict[str, set[str]] = {}
     for reservation in reservations if team.quotas else ():
         for arn in reservation.resource_group_arns:
@@ -236,7 +236,7 @@ class _Links:
         self._parent = {name: name for name in names}
 
     def root(self, name: str) -> str:
-        """Return the first of those that the name is joined with."""
+        """Return the first of the names that the name is joined with."""
         while self._parent[name] != name:
             name = self._parent[name]
         return name

@@ -23,7 +23,7 @@ from reservoir.core.model.team import (
 )
 from reservoir.core.model.workload import Workload
 
-# whoever belongs to no team: owns nothing, and may borrow
+# work without a team: it owns nothing, and may borrow
 NOBODY = Team("", cohort=DEFAULT_COHORT)
 
 
@@ -31,7 +31,7 @@ NOBODY = Team("", cohort=DEFAULT_COHORT)
 class QuotaGroup:
     """Reservations under one selection. ``used`` counts whole units by team.
 
-    Nodes that go are nobody's any more, but those that withdrawn replicas have not left yet are still their team's.
+    A node that is ending counts for no team, but one that withdrawn replicas have not left yet still counts for theirs.
     """
 
     key: str
@@ -58,7 +58,7 @@ class QuotaGroup:
         return max(0, self.used.get(team_name, 0) - self.nominal(team_name))
 
     def unlent(self, owner: Team) -> int:
-        """Return how many units of its own an owner lends to nobody."""
+        """Return how many units of its own an owner lends to no team."""
         quota = self.quotas[owner.name]
         if quota.lending_limit_units is None:
             return 0
@@ -92,7 +92,7 @@ class QuotaGroup:
 
     @cached_property
     def borrowers(self) -> Sequence[tuple[str, int]]:
-        """Return who borrows how many units, by name."""
+        """Return the borrowers, and how many units each borrows, by name."""
         return [
             (name, count) for name in sorted(self.used) if (count := self.borrowed(name))
         ]
@@ -123,7 +123,7 @@ def quota_groups(snapshot: Snapshot) -> tuple[QuotaGroup, ...]:
 
 
 def users_of(snapshot: Snapshot) -> Mapping[str, str]:
-    """Return the team of each reserved node by claim: a unit counts whole, for whoever uses most of it."""
+    """Return the team of each reserved node by claim: a unit counts whole, for the team that uses most of it."""
     teams = by_namespace(snapshot.teams)
     found = {}
     for node in snapshot.nodes:
@@ -137,7 +137,7 @@ def users_of(snapshot: Snapshot) -> Mapping[str, str]:
 def loan_ends(
     name: str, group: QuotaGroup, nodes: Iterable[Node], users: Mapping[str, str]
 ) -> Iterator[datetime]:
-    """Yield when units that others than the team borrow should come back, and those that are draining already.
+    """Yield when units that other teams borrow should come back, and those that are draining already.
 
     ``users`` are the teams of nodes by claim, as of :func:`users_of`.
     """

@@ -26,10 +26,10 @@ class ReadingBound:
     page_rows: int = 800
 
 
-# Whoever only counts what waits has less memory than a planner, and holds nothing else of it.
+# A function that only counts waiting workloads has less memory than a planner, and holds nothing else of it.
 COUNTED_AT_ONCE: Final = ReadingBound(stored_bytes=32 * 2**20, page_rows=400)
 
-# for people, and whoever must not leave anybody out
+# for people, and for callers that must leave none out
 WHOLE: Final = ReadingBound(rows=sys.maxsize, stored_bytes=sys.maxsize)
 
 
@@ -64,7 +64,7 @@ class DemandReading:
         return page
 
     def took(self, stored_bytes: Mapping[str, int]) -> None:
-        """Note how large the rows of a page are; what is gone since it was listed is none."""
+        """Record how large the rows of a page are; a row that is gone since it was listed has no size."""
         for key, size in stored_bytes.items():
             team = self._team_of[key]
             self._read[team] += 1
@@ -84,7 +84,7 @@ class DemandReading:
         return left + self._named
 
     def reached(self) -> Mapping[str, str]:
-        """Return the last key that was read of each team of which some are not read."""
+        """Return the last key that was read of each team that was not read to its end."""
         return {
             team: some[self._taken[team] - 1]
             for team, some in self._keys.items()
@@ -92,7 +92,7 @@ class DemandReading:
         }
 
     def _shared_out(self, room: int) -> list[str]:
-        """Return the next keys: always of the team that has read the fewest bytes, as far as its rows tell."""
+        """Return the next keys: always of the team that has read the fewest bytes, as far as its rows show."""
         turns = [
             (self._bytes[team], team)
             for team, some in self._keys.items()
@@ -134,7 +134,7 @@ class ReadingTurns:
         self._reading: DemandReading | None = None
 
     def begin(self, now: datetime) -> None:
-        """Begin a pass: what it reads, however often, begins where the pass before stopped."""
+        """Begin a pass: it reads, however often, from where the pass before stopped."""
         self._minute = int(now.timestamp()) // 60
         if self._reading is not None:
             self._after = self._reading.reached()

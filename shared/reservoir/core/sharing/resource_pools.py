@@ -33,7 +33,7 @@ class ResourcePool:
 
     @property
     def key(self) -> PoolKey:
-        """What tells pools apart."""
+        """The key by which pools differ."""
         return self.cohort, self.flavor, self.resource
 
     @property
@@ -46,7 +46,7 @@ class ResourcePool:
         return self.quotas[team_name].nominal
 
     def borrowed(self, team_name: str) -> int:
-        """Return what the team uses beyond what it owns."""
+        """Return how much the team uses beyond what it owns."""
         return max(0, self.used[team_name] - self.nominal(team_name))
 
     def room(self, team_name: str) -> int:
@@ -89,7 +89,7 @@ def resource_pools(
             ] = quota
     pools = tuple(ResourcePool(*key, quotas[key]) for key in sorted(quotas))
     tally = RequestTally(snapshot, pools)
-    # also those that go: what is still placed there has not left
+    # also nodes that are ending: the replicas that are placed there have not left
     for node in snapshot.nodes if pools else ():
         tally.add(node.capacity_type, (*node.placements, *node.leaving))
     for capacity_type, placements, nodes in (
@@ -140,7 +140,7 @@ def loan_ends(pool: ResourcePool, team_name: str, snapshot: Snapshot) -> Iterato
 
 
 class RequestTally:
-    """Says what replicas request of which pools."""
+    """Counts what replicas request of which pools."""
 
     def __init__(self, snapshot: Snapshot, pools: Iterable[ResourcePool]) -> None:
         self._owners = by_namespace(snapshot.teams)
@@ -156,7 +156,7 @@ class RequestTally:
     def amounts(
         self, capacity_type: CapacityType, placements: Iterable[PlacedReplicas]
     ) -> Iterator[tuple[ResourcePool, str, int]]:
-        """Yield what is requested of a pool by a team, where so much is placed."""
+        """Yield how much of a pool a team requests, where so much is placed."""
         for placed in placements:
             owner = self._owners.get(_namespace(placed))
             workload = self._workloads.get(placed.workload_key)
@@ -173,7 +173,7 @@ class RequestTally:
         placements: Iterable[PlacedReplicas],
         nodes: int = 1,
     ) -> None:
-        """Count what is placed on each of so many equal nodes."""
+        """Add the replicas that are placed on each of so many equal nodes."""
         for pool, name, amount in self.amounts(capacity_type, placements):
             pool.used[name] += amount * nodes
 

@@ -34,7 +34,7 @@ from reservoir.core.sharing.resource_pools import (
     resource_pools,
 )
 
-# The next pass of disruption comes within a minute; what it takes back is free for the next plan.
+# The next pass of disruption comes within a minute; what it reclaims is free for the next plan.
 _RECLAIMED_WITHIN: Final = timedelta(minutes=2)
 
 _Lines = dict[str, list["_Claimant"]]  # by team, in the order of their turn
@@ -117,11 +117,12 @@ class ResourceShares:
             snapshot, demands=tuple(chain.from_iterable(map(self._parts, snapshot.demands)))
         )
 
-    # Branches: four turns, in the order that the docstring says, over the same lines.
+    # Branches: four turns, in the order of the docstring, over the same lines.
     def _share_out(self, placed: Mapping[str, Counter[CapacityType]]) -> None:
         """Give replicas what they took in the plan, then what they could take instead: first what their teams own.
 
-        Who found no place in the plan may find none now, and has of the rest, before it is dealt out to all.
+        Demand that found no place in the plan may find none now; it gets a part of the rest, before that is divided
+        among all.
         """
         bound = list(self._bound())
         unserved: Counter[str] = Counter()
@@ -167,7 +168,7 @@ class ResourceShares:
                 yield demand, team, flavors
 
     def _fill(self, flavor: Flavor, lines: _Lines, *, nominal: bool) -> None:
-        """Let teams take steps, by the order, while any has room; what has none now will have none later."""
+        """Let teams take steps, by the order, while any has room; a team without room now will have none later."""
         waiting = {name: iter(line) for name, line in lines.items()}
         heap: list[tuple[Fraction, str, _Claimant]] = []
 
@@ -190,7 +191,7 @@ class ResourceShares:
 
     # Branches: spans on a circle of replicas: dealt out, then cut at their ends.
     def _parts(self, demand: Demand) -> Iterator[Demand]:
-        """Yield the demand, divided by what is withheld of its replicas; each flavour is dealt to others in turn."""
+        """Yield the demand, divided by what is withheld of its replicas; each flavour is divided in turn."""
         team = self._owners.get(demand.workload.namespace)
         count, start = demand.pending_count, 0
         spans: dict[Withheld, tuple[int, int]] = {}
@@ -220,7 +221,7 @@ class ResourceShares:
     def _withheld(
         self, team: Team, flavor: Flavor, pools: Sequence[ResourcePool], since: datetime
     ) -> Withheld:
-        """Say who has what of the scarcest of the pools; ``since`` when it is waited for."""
+        """Return which teams have what of the scarcest of the pools; ``since``: since when it is waited for."""
         pool = min(
             pools,
             key=lambda each: (
@@ -253,7 +254,7 @@ class ResourceShares:
 
 
 def leaves_idle(snapshot: Snapshot, plan: Plan) -> bool:
-    """Whether a quota has room, once the plan is done, for replicas that it left over."""
+    """Whether a quota has room, once the plan is made, for replicas that it left over."""
     pools, owners = resource_pools(snapshot, plan), by_namespace(snapshot.teams)
     demands = {demand.workload.key: demand for demand in snapshot.demands}
     for item in plan.unplaced:

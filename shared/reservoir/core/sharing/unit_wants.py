@@ -16,7 +16,7 @@ from reservoir.core.scheduling_terms.resources import PODS, Resources
 
 @dataclass(frozen=True, slots=True)
 class _ReservedPlace:
-    """A reservation as a pool reaches it: what is certain of the labels of a node there, and its room."""
+    """A reservation as a pool reaches it: the certain labels of a node there, and its room."""
 
     reservation: CapacityReservation
     pool: NodePool

@@ -1,4 +1,4 @@
-"""Who gets how many of the free units: progressive filling, unit by unit.
+"""How many of the free units each team gets: progressive filling, unit by unit.
 
 1. Demand within nominal quotas, evenly in proportion to them where there is not enough for all.
 2. What is left is lent, unit by unit, to whoever then has the smallest weighted dominant share of what they borrow
@@ -30,8 +30,8 @@ def shared_out(
 ) -> Units:
     """Return how many of the free units each team gets of each group; never more than it wants in the last turn.
 
-    Everybody gets what it wants in one turn, as far as that goes, before anybody gets more in the next. ``joined`` are
-    units with nothing on them that a team may use beside those that it gets.
+    Every team gets what it wants in one turn, as far as units suffice, before any gets more in the next. ``joined``:
+    units with empty nodes that a team may use beside those that it gets.
     """
     filling = _Filling(groups, teams, joined or {})
     for number, wanted in enumerate(turns):
@@ -74,7 +74,7 @@ class _Filling:
         self._owned.clear()
 
     def fill(self, order: _Order, may: _May) -> None:
-        """Give units one by one, by the order, to those who want one and may have it."""
+        """Give units one by one, by the order, to teams that want one and may have it."""
         heap = [(order(*pair), pair) for pair in self._left if may(*pair)]
         heapq.heapify(heap)
         while heap:
@@ -120,7 +120,7 @@ class _Filling:
     def _has_room(self, team_name: str, key: str) -> bool:
         """Whether a unit is free that no other team keeps for itself."""
         group, team = self._groups[key], self._teams[team_name]
-        # While loans are made nobody who is below what they own takes any: what they do not lend stays the same.
+        # No team below what it owns takes a loan, so while loans are made, what such teams do not lend stays the same.
         if key not in self._owned:
             self._owned[key] = self._owned_in(group)
         kept = sum(
@@ -156,7 +156,7 @@ class _Filling:
         return self._used[team_name, key] + self._joined.get((team_name, key), 0)
 
     def _owned_in(self, group: QuotaGroup) -> Mapping[str, "_Owned"]:
-        """Return what owners of each cohort leave unused. What a cohort borrows is of what it lends, at first."""
+        """Return what owners of each cohort leave unused. A cohort borrows from what it lends, at first."""
         found: dict[str, _Owned] = {}
         for name in group.quotas:
             team = self._teams[name]
@@ -173,7 +173,7 @@ class _Filling:
 
 @dataclass(slots=True)
 class _Owned:
-    """Units that owners of one cohort do not use: what they lend to nobody, and what they lend within it."""
+    """Units that owners of one cohort do not use: those that they never lend, and those that they lend within it."""
 
     unlent: int = 0
     lendable: int = 0

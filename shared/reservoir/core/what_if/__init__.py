@@ -1,1 +1,1 @@
-"""The world as it is not: edits of a snapshot, and what a plan made of it says about one demand."""
+"""A world with edits: edits of a snapshot, and what a plan for it means for one demand."""

@@ -45,9 +45,9 @@ def alternatives(
 ) -> tuple[Alternative, ...]:
     """Return the places that a plan chose for a workload and the next best, at most ``limit`` beside those chosen.
 
-    What could have served comes first, from cheap to dear; then what could not, the nearest first. Each place is
-    judged alone, for all of the workload: a plan also weighs who else is on a node. Nothing for a workload of which no
-    replica was pending.
+    Places that could have served come first, the cheapest first; then those that could not, the nearest first. Each
+    place is judged alone, for all of the workload: a plan also considers which other workloads are on a node. Nothing
+    for a workload of which no replica was pending.
     """
     problem = SchedulingProblem.of(snapshot, now, policy)
     found = _group_of(problem, workload_key)

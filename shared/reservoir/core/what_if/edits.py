@@ -50,7 +50,7 @@ class WorldEdits:
 
 @dataclass(frozen=True, slots=True)
 class EditedWorld:
-    """The snapshot as it would be; ``notes`` say what had to be assumed."""
+    """The snapshot with the edits; ``notes`` are the assumptions that they needed."""
 
     snapshot: Snapshot
     notes: tuple[str, ...] = ()
@@ -146,7 +146,7 @@ def _with_policy(
             else replace(known.status, launch_blocked_reason=None)
         )
         ids = selected_ids(node_class, snapshot.reservations, groups, now)
-        # The planner never sees user data either: what is asked and what is stored have one form.
+        # The planner never sees user data either: the edited and the stored class have one form.
         classes[node_class.name] = replace(
             node_class, user_data=None, status=replace(status, reservation_ids=ids)
         )

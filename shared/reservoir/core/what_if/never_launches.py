@@ -28,7 +28,7 @@ _PLACE_KEYS = OFFERING_LABELS | RESERVATION_LABELS
 
 @dataclass(frozen=True, slots=True)
 class NeverLaunches:
-    """A pool that can launch nothing, whatever is free and whoever asks; ``reason`` completes "because"."""
+    """A pool that can launch nothing, whatever is free and whichever workload asks; ``reason`` completes "because"."""
 
     node_pool_name: str
     reason: str

@@ -1,4 +1,4 @@
-"""What a plan means for one demand: its places, what they cost, what waits, and who loses by it."""
+"""What a plan means for one demand: its places, their cost, what waits, and which other work is worse off."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ class DemandOutcome:
 
 
 def outcome_of(plan: Plan, without: Plan, keys: Collection[str]) -> DemandOutcome:
-    """Tell what ``plan`` does for the workloads ``keys``; ``without`` is the plan of the same world without them."""
+    """Return what ``plan`` does for the workloads ``keys``; ``without`` is the plan of the same world without them."""
     return DemandOutcome(
         places=_places(plan, keys),
         waiting=tuple(item for item in plan.unplaced if item.workload_key in keys),
@@ -104,7 +104,7 @@ def _places(plan: Plan, keys: Collection[str]) -> tuple[PlannedPlace, ...]:
 
 
 def _order(place: PlannedPlace) -> tuple[str, int, str, str, str, str]:
-    """Sort by workload, nodes that are there first, then from cheap to dear."""
+    """Sort by workload, existing nodes first, then the cheapest first."""
     key = place.offering
     where = (
         ("", "", "")
