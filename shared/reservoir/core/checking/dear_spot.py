@@ -1,4 +1,4 @@
-"""Spot is bought to save: no spot node, nor what it may be launched as instead, costs more than on demand (R-115)."""
+"""Spot is bought to save: no spot node, nor any alternative of its launch, costs more than on demand (R-115)."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -84,7 +84,7 @@ def _dearest(facts: Facts, launch: PlannedNodes) -> _Priced:
     )
 
 
-# Branches: one search, from cheap to dear; each condition rules something out.
+# Branches: one search, from cheap to expensive; each condition excludes something.
 def _cheaper(
     facts: Facts,
     host: Host,

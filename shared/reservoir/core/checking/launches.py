@@ -1,4 +1,4 @@
-"""Rules about one node: what it is, what it costs, and whether all replicas on it may be there together."""
+"""Rules about one node: its offering, its price, and whether all replicas on it may be there together."""
 
 from collections.abc import Iterator, Mapping
 from itertools import chain
@@ -81,7 +81,7 @@ def _judged(
 
 # Branches: one question after the other, each with its own answer.
 def _launch_problem(facts: Facts, launch: PlannedNodes) -> tuple[ViolationCode, str] | None:
-    """Say what is wrong with the launch itself, apart from what it carries."""
+    """Return what is wrong with the launch itself, apart from its replicas."""
     pool = facts.pools.get(launch.node_pool_name)
     node_class = facts.classes.get(launch.node_class_name)
     if pool is None or node_class is None or pool.node_class_name != launch.node_class_name:
@@ -187,7 +187,7 @@ def _content(facts: Facts, host: Host, load: int, classes: int) -> Iterator[Viol
 
 
 def _notices(facts: Facts, host: Host) -> Iterator[Violation]:
-    """Check that nobody on a node that drains asks for a notice which cuts another's time short."""
+    """Check that no replica on a draining node asks for a notice that shortens another's time."""
     drain = _block_drain(facts, host)
     longest_s = max(facts.workloads[key].checkpoint_period_s or 0 for key in host.placed)
     if drain is not None and longest_s:
@@ -305,7 +305,7 @@ def _alternative_problem(
     *,
     is_wide: bool,
 ) -> str | None:
-    """Say what is wrong with the alternatives, if anything; ``is_wide``: one is in another zone."""
+    """Return what is wrong with the alternatives, if anything; ``is_wide``: one is in another zone."""
     load, classes = facts.carried(host.placed)
     if listed.problem is not None:
         return listed.problem
@@ -331,7 +331,7 @@ def _alternative_problem(
 def _min_values(
     facts: Facts, host: Host, pool: NodePool, wanted: Mapping[str, int]
 ) -> Iterator[Violation]:
-    """Distinct values among the types that may be launched (R-17); a reserved claim counts those that could host it."""
+    """Distinct values among the types that may be launched (R-17); a reserved claim counts those it could use."""
     launch = host.planned
     assert launch is not None
     names = {

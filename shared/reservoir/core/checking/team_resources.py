@@ -1,6 +1,6 @@
-"""Quotas of resources, read off the state that a plan leads to.
+"""Quotas of resources, computed from the state that a plan leads to.
 
-Written from the rules (docs/teams.md) and not from what decides who may have how much.
+Written from the rules (docs/teams.md) and independent of the code that divides resources.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ from reservoir.core.model.workload import Workload
 
 @dataclass(slots=True)
 class _SharedResource:
-    """A resource on some capacity types for the teams of a cohort: quotas, what they use in the end, who is new."""
+    """A resource on some capacity types for the teams of a cohort: quotas, final use, and which teams got more."""
 
     quotas: dict[str, ResourceQuota] = field(default_factory=dict)
     used: Counter[str] = field(default_factory=Counter)
@@ -40,7 +40,7 @@ class _SharedResource:
         return taken > sum(quota.nominal for quota in self.quotas.values())
 
     def beyond(self) -> list[str]:
-        """Return the teams that the plan gives too much: those that borrow, or if it gives none of them any, owners."""
+        """Return the teams to which the plan gives too much: borrowers, or where it gives those nothing, owners."""
         over = [name for name in sorted(self.new) if self.is_over(name)]
         return [
             name for name in over if self.used[name] > self.quotas[name].nominal
@@ -116,7 +116,7 @@ class TeamResources:
     def owes(
         self, borrower_key: str, workload: Workload, capacity_type: CapacityType
     ) -> bool:
-        """Whether the borrower was given what it does not own where the other's team waits for its own."""
+        """Whether the borrower was given a loan while the other workload's team waits for its own."""
         if all(
             refusal.workload_key != workload.key for refusal in self._facts.plan.unplaced
         ):

@@ -27,7 +27,7 @@ _HELD_FOR: Final = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Account:
-    """One group of reservations in the end: who owns how much and uses how much, and what is left free."""
+    """One group of reservations in the end: what each team owns and uses, and what is left free."""
 
     quotas: Mapping[str, Quota]
     used: Mapping[str, int]
@@ -140,7 +140,7 @@ class TeamShares:
 
     # Branches: what everybody pays is summed once for both rules, the ceiling's and the teams'.
     def _budgets(self) -> Iterator[Violation]:
-        """Report whoever pays more in the end than they may, by what they take of nodes, if the plan buys for them."""
+        """Report teams that pay more in the end than they may, by their part of nodes, if the plan buys for them."""
         paid: Counter[str] = Counter()
         buyers: dict[str, set[str]] = {}
         ceiling = self._facts.snapshot.ceiling_micro_usd_per_hour
@@ -314,7 +314,7 @@ class TeamShares:
     def _user(self, host: Host) -> str | None:
         """Return the team that uses most of a host, by the resource of which it takes the largest part.
 
-        A node that runs something is whose it was: who joins it uses what is left over of a unit that is given out.
+        A node that runs something stays its team's: a workload that joins it uses room of a unit that is taken already.
         """
         running = () if host.node is None else host.node.placements
         carried = {placed.workload_key: placed.count for placed in running} or host.placed

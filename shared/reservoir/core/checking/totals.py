@@ -152,9 +152,9 @@ def largest_use(facts: Facts, launch: PlannedNodes) -> dict[str, int]:
 
 
 def pool_use(facts: Facts, pool_name: str, *, with_deleting: bool) -> Counter[str]:
-    """Sum what the pool's nodes use of its limits: those that stay, the planned ones, and perhaps those that go.
+    """Sum what the pool's nodes use of its limits: nodes that stay, planned ones, and optionally those that are ending.
 
-    A node that goes still runs, but its replacement may come first, so both readings are fair: the check of the limit
+    A node that is ending still runs, but its replacement may come first, so both sums are right: the check of the limit
     leaves it out, the check of a refusal counts it.
     """
     use: Counter[str] = Counter()

@@ -32,18 +32,19 @@ class ViolationCode(StrEnum):
     MAX_PRICE = "MaxPrice"
     SPOT_SHARE = "SpotShare"
     DEAR_SPOT = "DearSpot"  # costs more than on demand (R-115)
-    TEAM_QUOTA = "TeamQuota"  # a team borrows more than it may, or what is not lent to it
+    # a team borrows more than it may, or units that are not lent to it
+    TEAM_QUOTA = "TeamQuota"
     TEAM_BUDGET = "TeamBudget"  # buys for a team beyond its budget
     TEAM_POOL = "TeamPool"  # on a node of a pool that its team may not use
-    TEAM_OWED = "TeamOwed"  # lent, while whoever owns it waits
+    TEAM_OWED = "TeamOwed"  # lent, while their owner waits
     PRIORITY_INVERSION = "PriorityInversion"
     PAID_WHILE_FREE = "PaidWhileFree"  # rule 3
     BELOW_FLOOR = "BelowFloor"  # on a reserved slot that the policy keeps for larger work
     UNPLACED_WITHOUT_CAUSE = "UnplacedWithoutCause"  # rule 7
 
 
-# A plan that could have been better, or says less than the truth about what it leaves, harms nobody: all that it does
-# may be done. Refusing it would leave everybody waiting for the sake of one.
+# A plan that could have been better, or whose reasons are not true, harms no workload: it may be committed as it is.
+# Refusing it would leave all demand waiting because of one workload.
 _SHORTCOMINGS: Final = frozenset(
     {
         ViolationCode.DEAR_SPOT,
@@ -60,7 +61,7 @@ _SHORTCOMINGS: Final = frozenset(
 class Violation:
     """One broken rule; ``subject`` is the launch, node, workload or reservation that breaks it.
 
-    ``workload_keys``: without placing these workloads the plan would not break it; empty where that cannot be said.
+    ``workload_keys``: without placing these workloads the plan would not break it; empty where it is not due to any.
     """
 
     code: ViolationCode

@@ -1,4 +1,4 @@
-"""What the budgets of a pool leave to be disrupted, whoever asks (R-189)."""
+"""How many nodes the budgets of a pool leave to be disrupted, for whatever reason (R-189)."""
 
 from collections.abc import Mapping, Set
 from datetime import datetime
@@ -45,7 +45,7 @@ def budgets_leave(
 
 
 def _counts(claim: NodeClaim, claims: Mapping[str, NodeClaim]) -> bool:
-    """Whether EC2 shows the node, or something is to run that stands in for one that went, or was always to stand."""
+    """Whether EC2 shows the node, or it belongs to a static pool, or is to run replicas that another node had."""
     return (
         claim.state in _EXISTING
         or fills_freed_slot(claim, claims)

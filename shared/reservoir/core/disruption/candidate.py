@@ -19,11 +19,11 @@ from reservoir.core.scheduling_terms.labels import DO_NOT_DISRUPT
 class Candidate:
     """A node that may be disrupted. ``disruption_cost`` is in units of ``1 / ONE``.
 
-    ``is_empty``: no replicas are on it. Replicas that cost nothing to move are work all the same: deleted as empty,
-    their node would be launched for them again (R-169). Those of a workload that is no longer known are about to leave.
+    ``is_empty``: no replicas are on it. Replicas that cost nothing to move are work too: if their node were deleted as
+    empty, another would be launched for them (R-169). Replicas of an unknown workload are about to leave.
 
     ``price`` is what removing it saves, in atto-USD an hour at today's prices. The pool of an orphan was deleted;
-    ``pool`` stands in for it (``reservoir.core.disruption.methods.deleted_pool``).
+    ``pool`` is a substitute (``reservoir.core.disruption.methods.deleted_pool``).
     """
 
     node: Node
@@ -41,7 +41,7 @@ class Candidate:
 
     @property
     def is_reserved(self) -> bool:
-        """Whether the node stands in a reservation."""
+        """Whether the node runs in a reservation."""
         return self.node.capacity_type is CapacityType.RESERVED
 
     @property
@@ -74,9 +74,9 @@ def blocked_reason(claim: NodeClaim, now: datetime) -> str | None:
 
 
 def marked_reason(pool: NodePool) -> str | None:
-    """Say that the pool's template marks its nodes ``do-not-disrupt``, or None. Not even drift passes over it (R-164).
+    """Return that the pool's template marks its nodes ``do-not-disrupt``, or None. Drift respects that too (R-164).
 
-    The mark holds for all nodes of the pool while its template says so, also for those launched before it did.
+    The mark holds for all nodes of the pool while its template has it, also for those launched before.
     """
     is_marked = pool.annotations.get(DO_NOT_DISRUPT) == "true"
     return (
@@ -87,9 +87,9 @@ def marked_reason(pool: NodePool) -> str | None:
 def protected_reason(
     placements: tuple[PlacedReplicas, ...], workloads: Mapping[str, Workload]
 ) -> str | None:
-    """Say which workload forbids disruption, or None.
+    """Return which workload forbids disruption, or None.
 
-    ``do-not-disrupt`` and gangs, of which one replica cannot move alone. Drift may pass over it in a pool whose
+    ``do-not-disrupt`` and gangs, of which one replica cannot move alone. Drift may override it in a pool whose
     termination grace period bounds how long the workload may take (R-164).
     """
     for placed in placements:
@@ -104,7 +104,7 @@ def protected_reason(
 def undisturbed(
     placements: tuple[PlacedReplicas, ...], workloads: Mapping[str, Workload]
 ) -> frozenset[str]:
-    """Return the namespaces whose work on a node says that it must not be disturbed."""
+    """Return the namespaces whose work on a node must not be disturbed."""
     known = (workloads.get(placed.workload_key) for placed in placements)
     return frozenset(
         workload.namespace
@@ -114,9 +114,9 @@ def undisturbed(
 
 
 def grace_is_over(candidate: Candidate, owner: Team, now: datetime) -> bool:
-    """Whether work on a node has had the time that whoever lends its unit or room gives it.
+    """Whether work on a node has had the time that the lender of its unit or room grants.
 
-    Counted from the birth of the node: replicas come and go as the borrower likes.
+    Counted from the launch of the node: the borrower decides when replicas come and go.
     """
     return now - candidate.claim.created_at >= timedelta(seconds=owner.loan_grace_s)
 
@@ -130,7 +130,7 @@ def settling_reason(claim: NodeClaim, pool: NodePool, now: datetime) -> str | No
 
 
 def steady_since(claim: NodeClaim) -> datetime:
-    """Return when the node changed last: replicas came or went, or it came up with those that it was launched for."""
+    """Return when the node changed last: when replicas came or went, or when it came up with its first ones."""
     known = (claim.created_at, claim.running_at, claim.placements_changed_at)
     return max(at for at in known if at is not None)
 

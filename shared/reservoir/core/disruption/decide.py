@@ -61,11 +61,11 @@ from reservoir.core.static_pools.units import ReservedCapacity
 
 @dataclass(frozen=True, slots=True)
 class DisruptionInput:
-    """What a pass sees: the snapshot, the claims behind its nodes, and what budgets and the deployment allow.
+    """The input of a pass: the snapshot, the claims behind its nodes, and what budgets and the deployment allow.
 
-    ``returning``: units by reservation that were taken back for their owners, and that nobody has yet. ``waiting``:
-    since when nodes wait for their turn, by claim, as the last pass said. ``splitting``: leases of units that are on
-    their way into resource groups.
+    ``returning``: units by reservation that were reclaimed for their owners, and not given out yet. ``waiting``: since
+    when nodes wait for their turn, by claim, from the last pass. ``splitting``: leases of units that are on their way
+    into resource groups.
     """
 
     snapshot: Snapshot
@@ -146,7 +146,7 @@ class _Pass:
         # that EC2 could move into a unit, whatever may be done to them otherwise
         self._at_groups: list[Candidate] = []
         self._refusals: dict[str, str] = {}
-        # of drifted nodes that stay; said rather than any other
+        # of drifted nodes that stay; it comes before any other reason
         self._drift_refusals: dict[str, str] = {}
         self._candidates: list[Candidate] = []
         self._drifted: list[tuple[Candidate, str]] = []
@@ -185,7 +185,7 @@ class _Pass:
                 continue
             # whose unit would only be taken for a new node of the pool
             if not pool.is_static:
-                # what says do-not-disrupt has its owner's grace
+                # work with do-not-disrupt has its lender's grace
                 self._reclaimable.append(candidate)
             drifted = drift_reason(
                 claim, pool, classes.get(claim.node_class_name), offered, self._world.now
@@ -415,7 +415,7 @@ class _Pass:
         self._begin((command_of(DisruptionReason.EMPTY, going, Plan(), explanation),))
 
     def _begin(self, commands: Sequence[DisruptionCommand]) -> None:
-        """Take commands; their nodes, and those that replicas move onto, are left alone for the rest of the pass."""
+        """Take commands; their nodes, and nodes that replicas move onto, are left alone for the rest of the pass."""
         self._commands.extend(commands)
         receiving = set(chain.from_iterable(command.destinations for command in commands))
         busy = receiving.union(*(command.claim_ids for command in commands))
@@ -431,7 +431,7 @@ class _Pass:
     def _within_budgets(
         self, candidates: list[Candidate], reason: DisruptionReason
     ) -> list[Candidate]:
-        """Return those that budgets let go, and note it of the others."""
+        """Return the candidates that budgets allow, and give the others their reason."""
         within = self._headroom.within(candidates, reason)
         chosen = {candidate.id for candidate in within}
         for candidate in candidates:

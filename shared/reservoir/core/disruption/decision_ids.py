@@ -3,7 +3,7 @@
 from typing import Final
 
 DECISION_PREFIX: Final = "disruption"
-# The id under which the last pass's decision is kept, whatever it was: it says why each node stays.
+# The id under which the last pass's decision is kept, whatever it was: it has the reason why each node stays.
 LATEST_DECISION: Final = f"{DECISION_PREFIX}-latest"
 
 

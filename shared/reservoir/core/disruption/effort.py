@@ -7,10 +7,10 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 
-# A unit is about 20 microseconds of Lambda's processor at one vCPU, so that a pass ends within two seconds; what is
-# left over has its turn in later passes. The weights are measured: a node is looked at, a workload is placed on nodes
-# that stay or, dearer, on nodes to launch, and five offerings that could be launched cost two. A replica with rules
-# about others may have to look at every node and offering for itself.
+# A unit is about 20 microseconds of Lambda's processor at one vCPU, so that a pass ends within two seconds; the rest
+# has its turn in later passes. The weights are measured: for checking a node, and for placing a workload on nodes that
+# stay or, more expensive, on nodes to launch; five offerings that could be launched cost two. A replica with rules
+# about others may have to check every node and offering for itself.
 EFFORT_A_PASS: Final = 45_000
 # A large fleet's pass may look at each node so often, which is six simulations: with less it would be over before it
 # had moved anything. Over 50,000 nodes that takes some five seconds.
@@ -44,7 +44,7 @@ def rotated(items: Sequence[T], now: datetime, at_once: int = 1) -> list[T]:
 
 @dataclass(slots=True)
 class Effort:
-    """What is left of a pass's effort; the simulation that uses up the rest is still done."""
+    """The rest of a pass's effort; the simulation that uses it up is still completed."""
 
     left: int = EFFORT_A_PASS
 

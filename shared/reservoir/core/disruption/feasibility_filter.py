@@ -1,8 +1,8 @@
-"""A quick look at where the replicas of nodes could go, which spares simulations that would come to nothing.
+"""A quick check where the replicas of nodes could go, which spares simulations that cannot succeed.
 
-It sees sizes, requirements, taints, markets and prices; it knows nothing of rules between workloads, of limits or
-minValues. Whatever it proposes, the scheduler simulates before anything is decided; what it takes for hopeless is
-merely left alone until the world changes.
+It considers sizes, requirements, taints, markets and prices, and neither rules between workloads nor limits or
+minValues. The scheduler simulates all that it proposes before anything is decided; nodes that it rejects are only left
+alone until the world changes.
 """
 
 from bisect import bisect_left
@@ -27,7 +27,7 @@ from reservoir.core.solver.problem.vectors import Vector
 EVALUATIONS_MAX: Final = 500_000
 
 
-# A node's place in the order in which nodes are filled, the requirement sets that it meets, and what is free on it.
+# A node's place in the order in which nodes are filled, the requirement sets that it meets, and its free room.
 _Place = tuple[tuple[bool, int, str], int, Vector]
 
 
@@ -98,7 +98,7 @@ class FeasibilityFilter:
     def free_capacity(
         self, world: PassState, candidates: Sequence[Candidate]
     ) -> FreeCapacity:
-        """Return what is free on the world's nodes: those that stay anyway first, then the last of the candidates."""
+        """Return the free room on the world's nodes: on nodes that stay anyway first, then on the last candidates."""
         if not self._least:
             return FreeCapacity((), self._least)
         order = {candidate.id: -position for position, candidate in enumerate(candidates)}
@@ -141,9 +141,9 @@ class FeasibilityFilter:
     def emptiable(
         self, free_capacity: FreeCapacity, candidates: Iterable[Candidate]
     ) -> list[Candidate]:
-        """Choose nodes that could go together because those that stay have room; they then leave ``free_capacity``.
+        """Choose nodes that could be emptied together into nodes that stay; these then leave ``free_capacity``.
 
-        A node that takes replicas stays, and one that cannot be emptied does not stand in the way of the next.
+        A node that takes replicas stays, and a node that cannot be emptied does not block the next.
         """
         chosen = []
         for candidate in candidates:
@@ -169,7 +169,7 @@ class FeasibilityFilter:
         return "nothing cheaper would hold its replicas, and the nodes that stay have no room for them"
 
     def _try(self, free_capacity: FreeCapacity, candidate: Candidate) -> list[Ask]:
-        """Put the node's replicas elsewhere as far as there is room; return what has none."""
+        """Put the node's replicas elsewhere as far as there is room; return those without a place."""
         left_over = []
         for ask in self.asks(candidate):
             left, evaluations = free_capacity.put(
@@ -208,7 +208,7 @@ def _holds(offer: _Purchasable, load: Vector, asks: Sequence[Ask]) -> bool:
 
 
 def _pareto_optimal(options: Iterable[LaunchOption]) -> list[_Purchasable]:
-    """Return what is offered, cheapest first, without what a cheaper offer can do as well."""
+    """Return the offers, cheapest first, without those that a cheaper one can replace."""
     cheapest: dict[tuple[Vector, int], int] = {}
     for option in options:
         key = (option.allocatable, option.requirement_sets)
@@ -252,7 +252,7 @@ _BARE_ALIKE: Final = Likeness(
 
 
 def _class_key(workload: Workload) -> object:
-    """Tell workloads apart by what decides where they may run, sizes apart."""
+    """Return the key by which workloads differ in where they may run, except for sizes."""
     return _BARE_ALIKE.key(workload), tuple(workload.requests)
 
 

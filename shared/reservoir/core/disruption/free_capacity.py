@@ -13,7 +13,7 @@ _TIDY_EVERY: Final = 32
 
 @dataclass(slots=True, eq=False)
 class Destination:
-    """A node as a destination: the requirement sets that it meets, what is free on it, how many were put there."""
+    """A node as a destination: the requirement sets that it meets, its free room, how many replicas were put there."""
 
     claim_id: str
     requirement_sets: int
@@ -29,7 +29,7 @@ class Destination:
 
 
 class FreeCapacity:
-    """What is free on the nodes of one moment of a pass."""
+    """The free room on nodes at one moment of a pass."""
 
     def __init__(self, places: Iterable[Destination], least: Vector) -> None:
         """``least``: what any replica takes of each resource; a node with less room is not looked at."""
@@ -48,7 +48,7 @@ class FreeCapacity:
         return place is not None and place.arrivals > 0
 
     def close(self, claim_id: str) -> None:
-        """Keep what was tried last, and take the node itself away."""
+        """Keep the last attempt, and remove the node itself."""
         for place, _, _ in self._tried:
             place.is_open = self._has_room(place)
         self._tried.clear()
@@ -63,7 +63,7 @@ class FreeCapacity:
         return all(map(ge, place.free, self._least))
 
     def take_back(self) -> None:
-        """Undo what was put anywhere since the last node was closed or undone."""
+        """Undo all moves since the last node was closed or undone."""
         for place, size, count in self._tried:
             place.change(size, -count)
         self._tried.clear()

@@ -23,7 +23,7 @@ class Headroom:
     def within(
         self, candidates: list[Candidate], reason: DisruptionReason
     ) -> list[Candidate]:
-        """Return the candidates, in their order, that all fit into what is left together."""
+        """Return the candidates, in their order, that all fit into the rest together."""
         room: dict[str, int] = {}
         chosen = []
         for candidate in candidates:

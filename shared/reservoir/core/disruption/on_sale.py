@@ -1,6 +1,6 @@
-"""What pools can really sell of a region's catalogue: what a simulation needs to know of it, and what it costs.
+"""The part of a region's catalogue that pools can really launch: what a simulation needs, and what it costs.
 
-A region has some 1,400 instance types with 13,000 offerings; most pools admit few of them. A pass looks once at which;
+A region has some 1,400 instance types with 13,000 offerings; most pools admit few of them. A pass finds out once which;
 its simulations then see no others, and are charged for no others.
 """
 

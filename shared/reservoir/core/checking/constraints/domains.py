@@ -1,4 +1,4 @@
-"""Topology domains: what has which, and which exist at all."""
+"""Topology domains: which node is in which, and which exist at all."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""Who carries topology rules, and about whom these are."""
+"""The workloads that carry topology rules, and the workloads that these rules select."""
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence

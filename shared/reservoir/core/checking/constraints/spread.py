@@ -23,7 +23,8 @@ from reservoir.core.scheduling_terms.resources import Resources
 def topology_violations(facts: Facts, topology: Topology) -> Iterator[Violation]:
     """Report every spread, affinity and anti-affinity rule that the plan's additions break.
 
-    Whoever carries a rule is many, the hosts where one may be broken are few: only who is on these is looked at.
+    Many workloads carry rules, and few hosts are places where one may be broken: only the workloads on these are
+    checked.
     """
     anchors: dict[tuple[str, AffinityTerm], _Anchors] = {}
     for group in topology.groups:
@@ -41,7 +42,7 @@ def topology_violations(facts: Facts, topology: Topology) -> Iterator[Violation]
 def _spread(
     topology: Topology, group: RuleGroup, constraint: TopologySpreadConstraint
 ) -> Iterator[Violation]:
-    """Check the workloads of a group, of which those of one size are judged alike, and for hosts all."""
+    """Check the workloads of a group; those of one size are judged together, and for hosts all are."""
     by_size: defaultdict[Resources | None, list[Workload]] = defaultdict(list)
     for workload in group.workloads.values():
         by_size[
@@ -91,7 +92,8 @@ class _Anchors:
 
     @cached_property
     def is_kept(self) -> bool:
-        """Whether those who follow may be where they are: they opened one domain at most, and nobody was anywhere."""
+        """Whether following replicas may be where they are: they opened at most one, and there was none before.
+        """
         openings = sum(
             number for domain, number in self.opened.items() if domain not in self.anchored
         )
@@ -126,7 +128,7 @@ def _affinities(
     topology: Topology, group: RuleGroup, term: AffinityTerm, anchors: _Anchors
 ) -> Iterator[Violation]:
     """Check the workloads of a group."""
-    # Who matches himself is where he may be then, whatever he is.
+    # A replica that its own rule selects may then be where it is, in any domain.
     are_fine = anchors.is_kept and topology.is_everywhere(term.topology_key)
     for key in group.workloads.keys() - (anchors.selected.members if are_fine else ()):
         yield from _affinity(topology, group.workloads[key], term, anchors)
@@ -196,7 +198,7 @@ def _anti_affinity(
 
 
 def is_bound(topology: Topology, workload: Workload) -> bool:
-    """Whether any topology rule says something about where this workload may run."""
+    """Whether a topology rule limits where this workload may run."""
     if workload.has_topology_terms:
         return True
     return topology.is_counted(workload.key)
@@ -205,7 +207,7 @@ def is_bound(topology: Topology, workload: Workload) -> bool:
 def admits(topology: Topology, workload: Workload, domains: Mapping[str, str]) -> bool:
     """Whether one more replica in these domains (by topology key, hostname included) keeps every rule.
 
-    Read strictly (all domains count for the minimum): a yes means that nobody can object.
+    Read strictly (all domains count for the minimum): with a yes, every reading allows it.
     """
     rules = rules_of(workload)
     if not all(

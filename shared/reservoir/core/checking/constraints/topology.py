@@ -87,7 +87,7 @@ class Topology(Selections):
         return known
 
     def domains(self, workload_key: str, topology_key: str) -> frozenset[str | None]:
-        """Return the domains where replicas of the workload are; None stands for nodes that have none."""
+        """Return the domains that have replicas of the workload; None stands for nodes that have none."""
         known = self._reached.get((workload_key, topology_key))
         if known is None:
             there = (
@@ -122,17 +122,17 @@ class Topology(Selections):
         return [host for host, domain in found if domain is None or domain in domains]
 
     def added_in(self, topology_key: str, domains: frozenset[str]) -> Set[str]:
-        """Return the workloads of which the plan adds replicas in these domains, or where there is no domain."""
+        """Return the workloads whose added replicas are in these domains, or where there is no domain."""
         known = (topology_key, domains)
         if known not in self._added_in:
             hosts = self.hosts_in(topology_key, domains)
             self._added_in[known] = frozenset().union(*[host.placed for host in hosts])
         return self._added_in[known]
 
-    # -- who and where
+    # -- which replicas, and where
 
     def is_counted(self, workload_key: str) -> bool:
-        """Whether somebody's anti-affinity or hard spread is about this workload."""
+        """Whether an anti-affinity or a hard spread of any workload selects this workload."""
         if self._all_counted is None:
             selections: set[Selected] = set()
             for group in self.groups:
@@ -202,7 +202,7 @@ class Topology(Selections):
     def _about(
         self, carrier: Workload, constraint: TopologySpreadConstraint
     ) -> tuple[object, ...]:
-        """Return what decides who counts for a constraint, and where."""
+        """Return what decides which replicas count for a constraint, and where."""
         own = [carrier.labels.get(key) for key in constraint.match_label_keys]
         return (
             carrier.namespace,
@@ -265,7 +265,7 @@ class Topology(Selections):
             yield from self._held_by(group, topology_keys)
 
     def _held_by(self, group: RuleGroup, topology_keys: frozenset[str]) -> Iterator[str]:
-        """Yield who has the group's rules by these keys, and whom those rules are about."""
+        """Yield the workloads that have the group's rules by these keys, and those that the rules select."""
         rules = group.rules
         constraints = [one for one in rules.spread if one.topology_key in topology_keys]
         terms = [

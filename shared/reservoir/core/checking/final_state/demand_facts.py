@@ -1,7 +1,6 @@
-"""What the checker knows of demand: who is pending, what each replica takes, and what it will and will not accept.
+"""The checker's facts about demand: which workloads are pending, what each replica takes, and what it accepts.
 
-All checker modules are written from the rules (docs/rules.md), never from the solver, so that
-the two can disagree.
+All checker modules are written from the rules (docs/rules.md), never from the solver, so that the two can disagree.
 """
 
 from collections import Counter, defaultdict
@@ -29,7 +28,7 @@ _ALL_MARKETS: Final = frozenset(CapacityType)
 _NO_REQUIREMENTS: Final = (Requirements.of(),)
 _NOTHING: Final = Resources.of({})
 
-# The placement class of whoever is on a node and not pending.
+# The placement class of replicas on a node that are not pending.
 STRANGER: Final = 1
 
 # What no check asks of one workload for another.
@@ -47,7 +46,7 @@ _OF_EACH: Final = {
     "unknown": "what a newer release means by it no rule of this one knows",
     "fallback": "a ladder counts from when its workload came: who has one is a class of its own",
 }
-# Beside that, what says nothing about which nodes a replica may be on.
+# Beside those, fields that do not limit which nodes a replica may be on.
 _OF_OTHERS: Final = {
     "namespace": "teams and selectors are looked up by workload",
     "priority": "priorities are about who comes first",
@@ -57,21 +56,21 @@ _OF_OTHERS: Final = {
     "gang": "gangs are counted by workload",
     "max_price_micro_usd_per_hour": "prices are summed by workload",
 }
-# Beside that, what says nothing about which offerings it may go to.
+# Beside those, fields that do not limit which offerings it may use.
 _OF_NODES: Final = {
     "tolerations": "taints are of pools and nodes",
     "duration_s": "when a node must be empty is a matter of its reservation",
     "checkpoint_period_s": "when a node must be empty is a matter of its reservation",
 }
 _ALIKE: Final = Likeness(Workload, _OF_EACH)
-# The markets that a ladder has reached stand beside these.
+# The markets that a ladder has reached are added to these.
 _PLACED_ALIKE: Final = Likeness(Workload, {**_OF_EACH, **_OF_OTHERS})
 _OFFERED_ALIKE: Final = Likeness(Workload, {**_OF_EACH, **_OF_OTHERS, **_OF_NODES})
 
 
 @dataclass(slots=True, eq=False)
 class WorkloadClass:
-    """Workloads by key; what is true of one is true of all, but for what ``_OF_EACH`` lists."""
+    """Workloads by key; what is true of one is true of all, except for the fields in ``_OF_EACH``."""
 
     first: Workload  # one of them
     workloads: Mapping[str, Workload]
@@ -121,7 +120,7 @@ class DemandFacts:
 
     @cached_property
     def workload_classes(self) -> Sequence[WorkloadClass]:
-        """All workloads: thousands may be pending that only a few rules are said of."""
+        """All workloads, in classes: thousands may be pending that few rules distinguish."""
         found: defaultdict[Hashable, dict[str, Workload]] = defaultdict(dict)
         numbers = _ALIKE.numbers(self.workloads.values())
         for number, (key, workload) in zip(numbers, self.workloads.items(), strict=True):
@@ -217,8 +216,8 @@ class DemandFacts:
     ) -> bool:
         """Whether the workload would still run when its node starts to drain.
 
-        That is as much earlier as its own notice asks for, or a neighbour's if that is longer. Without a hint nobody
-        can say so, unless the notice has begun already.
+        The drain starts earlier by its own notice, or by a neighbour's if that is longer. Without a duration that is
+        not known, unless the notice has begun already.
         """
         if drain is None or (
             workload.duration_s is None and not workload.checkpoint_period_s

@@ -1,4 +1,4 @@
-"""What the checker knows of the final state: every node after the plan, and what is on it."""
+"""The checker's facts about the final state: every node after the plan, and the replicas on it."""
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -37,8 +37,8 @@ _LAUNCHED_ALIKE: Final = Likeness(
         "relaxed": "what preferences were given up is said and not judged",
     },
 )
-# What is asked of a node that exists; its labels as far as somebody requires something of them, and the taints that
-# count, stand beside.
+# The requests to an existing node; its labels, as far as any workload requires something of them, and its taints stand
+# beside these.
 _SITED_ALIKE: Final = Likeness(
     Node,
     {
@@ -63,12 +63,12 @@ _SITED_ALIKE: Final = Likeness(
 
 @dataclass(slots=True, eq=False)
 class Site:
-    """What many nodes have in common: everything that decides who may be there, size and topology apart.
+    """What many nodes have in common: all that decides which replicas may be there, except size and topology.
 
     ``undefined`` are keys that may be required although the node does not define them: none on a node that exists
     (R-13). ``labels`` are those with one value; of existing nodes, like ``description``, only those that some workload
-    requires something of. ``fine`` are placement classes of which nothing speaks against a replica, ``contents``
-    whether placement classes may meet.
+    requires something of. ``fine``: placement classes whose replicas may be there; ``contents``: whether placement
+    classes may meet.
     """
 
     pool: NodePool | None
@@ -82,12 +82,13 @@ class Site:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LaunchClass:
-    """Launches that differ only in number and in what their nodes carry: there are few, so each is looked at once.
+    """Launches that differ only in number and in what their nodes carry: there are few, so each is checked once.
 
     ``site`` is what the nodes will be; None where a name is wrong or the pool does not allow it. ``room`` is what a
-    node has for replicas, packed; ``least`` is the room on whatever is launched: it or one of the alternatives, which
-    are ``listed`` if there are any. ``is_wide``: one of them is in another zone. ``fine`` are placement classes that
-    were together on such a node when nothing spoke against it; size and zones apart, nothing will against others.
+    node has for replicas, packed; ``least`` is the room that every result has: the offering itself or one of the
+    alternatives, which are ``listed`` if there are any. ``is_wide``: one of them is in another zone. ``fine``:
+    placement classes that were together on such a node without a violation; except for size and zones, others will have
+    none either.
     """
 
     launch: PlannedNodes  # one of them
@@ -104,9 +105,8 @@ class LaunchClass:
 class Host:
     """``nodes`` equal nodes of the final state: one existing node, or one group of planned ones.
 
-    ``running`` was there before the plan, ``placed`` is what the plan adds; both count replicas per node.
-    ``labels`` are those with one value. Either ``planned`` and ``launch_class`` or ``node`` is set. ``name`` tells
-    hosts apart.
+    ``running``: replicas from before the plan; ``placed``: replicas that the plan adds; both per node. ``labels`` are
+    those with one value. Either ``planned`` and ``launch_class`` or ``node`` is set. ``name`` is unique.
     """
 
     name: str
@@ -171,7 +171,7 @@ def tallied(placements: Sequence[PlacedReplicas]) -> dict[str, int]:
     """Count replicas by workload."""
     counts = {placed.workload_key: placed.count for placed in placements}
     if len(counts) == len(placements):
-        return counts  # nearly always, and there are thousands of nodes to tell of
+        return counts  # nearly always, and there may be thousands of nodes
     counts = {}
     for placed in placements:
         counts[placed.workload_key] = counts.get(placed.workload_key, 0) + placed.count
@@ -197,7 +197,7 @@ class Facts(OfferingFacts):
 
     @cached_property
     def hosts(self) -> Sequence[Host]:
-        """The final state: existing nodes that stay, then planned ones. What is wrong with a name is left out."""
+        """The final state: existing nodes that stay, then planned ones. Launches with a wrong name are left out."""
         known = {host.node.claim_id: host for host in self.changed if host.node is not None}
         existing = [
             known.get(node.claim_id) or self._existing_host(node, {})
@@ -355,7 +355,7 @@ class Facts(OfferingFacts):
         return known
 
     def _existing_site(self, node: Node) -> Site:
-        """Return what a node is as far as somebody asks: few nodes differ in that."""
+        """Return the description of a node as far as any workload asks for it: few nodes differ in that."""
         keys = tuple(node.labels)
         asked = self._asked.get(keys)
         if asked is None:

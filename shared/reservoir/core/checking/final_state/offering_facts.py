@@ -139,7 +139,7 @@ class OfferingFacts(PlaceFacts):
             )
         return None if self._imaged[known] else f"has no image for {type_name}"
 
-    # -- what is open
+    # -- which offerings are open
 
     def open_offerings(self, pool: NodePool) -> tuple[OfferingKey, ...]:
         """Return everything that can be launched for the pool now; reservations while the snapshot has units free."""
@@ -335,7 +335,7 @@ class OfferingFacts(PlaceFacts):
     # -- lists of alternatives
 
     def listed(self, pool: NodePool, launch: PlannedNodes) -> Listed:
-        """Return what can be said about a launch's alternatives, whatever is to run on them."""
+        """Return the facts about a launch's alternatives, whichever replicas are to run on them."""
         # Comparing long lists takes time, and the plan keeps its tuples alive: equal ones are found by identity first.
         keys = self._tuples.get(id(launch.alternatives))
         if keys is None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 class PackedVector:
     """Puts whole numbers side by side into one, in fields of bits, so that adding two of them adds every field.
 
-    No sum may be larger than ``largest`` or smaller than its negative; what is there to hold it may be.
+    No sum of loads may be larger than ``largest`` or smaller than its negative; a room may be.
     """
 
     def __init__(self, largest: int, fields: int) -> None:
@@ -16,11 +16,11 @@ class PackedVector:
         self._signs = sum(1 << (at + 1) * self._width - 1 for at in range(fields))
 
     def load(self, amounts: Iterable[int]) -> int:
-        """Pack what is asked for. Loads may be added and multiplied."""
+        """Pack a request. Loads may be added and multiplied."""
         return sum(amount << at * self._width for at, amount in enumerate(amounts))
 
     def room(self, amounts: Iterable[int]) -> int:
-        """Pack what is there; more than the largest sum is as good as that, and so is less than its negative."""
+        """Pack a room; one beyond the largest sum counts as that sum, and one below its negative as that."""
         return self.load(
             max(-self._largest - 1, min(amount, self._largest)) for amount in amounts
         )

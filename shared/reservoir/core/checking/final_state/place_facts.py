@@ -37,7 +37,7 @@ def place_of(key: OfferingKey) -> Place:
 
 
 class PlaceFacts(DemandFacts):
-    """Adds what types and places are, and who accepts them."""
+    """Adds facts about types and places, and which workloads accept them."""
 
     def __init__(
         self, snapshot: Snapshot, plan: Plan, now: datetime, policy: SchedulingPolicy
@@ -74,7 +74,7 @@ class PlaceFacts(DemandFacts):
             wanted = pool.requirements
             ours = self._pool_facts(pool)
             its = self.types[type_name].requirements
-            # then each key is said by one of them, and nothing needs to be merged
+            # then only one of them requires each key, and nothing needs to be merged
             if ours.keys().isdisjoint(its):
                 known = wanted.intersects(ours) is None and wanted.intersects(its) is None
             else:
@@ -83,7 +83,7 @@ class PlaceFacts(DemandFacts):
         return known
 
     def _base(self, pool: NodePool, type_name: str) -> Requirements:
-        """Return what is true of the pool's nodes of a type that it allows, wherever they are."""
+        """Return what is true of the pool's nodes of a type that it allows, in every place."""
         known = self._bases.get((pool.name, type_name))
         if known is None:
             offered = self.types[type_name].requirements.merged(self._pool_facts(pool))
@@ -163,7 +163,7 @@ class PlaceFacts(DemandFacts):
         for name, value in facts.items():
             yield Requirement.new(name, Operator.IN, (value,))
 
-    # -- who may run there
+    # -- which replicas may run there
 
     def accepts(
         self, pool: NodePool, type_name: str, places: Iterable[Place], workload: Workload
@@ -216,7 +216,7 @@ class PlaceFacts(DemandFacts):
         )
 
     def _meets(self, pool: NodePool, type_name: str, term: Requirements) -> bool:
-        # Only what is said of the keys in question: to merge everything for each type would take most of the time.
+        # Only the requirements of the keys in question: merging all of them for each type would take most of the time.
         said = (
             pool.requirements,
             self.types[type_name].requirements,

@@ -27,7 +27,7 @@ def _is_upcoming(facts: Facts, _: Workload) -> bool:
 
 
 def _has_too_little_time(facts: Facts, workload: Workload) -> bool:
-    """Whether the work says how long it takes, or must, or a reservation is so near its end that it takes none."""
+    """Whether the work has, or must have, a duration that does not fit, or a reservation ends too soon for any."""
     asks = workload.duration_s is not None or workload.checkpoint_period_s is not None
     if asks or facts.policy.no_duration_policy is NoDurationPolicy.AVOID:
         return True

@@ -1,7 +1,7 @@
 """What the plan leaves over, and whether it may: rule 3, priorities on reserved units, and the truth of every refusal.
 
-These checks only speak up when nobody can object: requirements, taints, limits and topology are read strictly here, and
-what cannot be told from what is left alone (a gang bound by topology, for instance) is let pass.
+These checks report only certain violations: requirements, taints, limits and topology are read strictly here. A case
+that the final state does not decide (a gang bound by topology, for instance) is accepted.
 """
 
 from collections import Counter
@@ -53,7 +53,7 @@ _ROOMED_ALIKE: Final = Likeness(
 
 
 class ResidualCheck:
-    """The rules about what is left, and who could use it."""
+    """The rules about the leftovers, and about what could use free units."""
 
     def __init__(self, facts: Facts, topology: Topology) -> None:
         self._facts, self._topology = facts, topology
@@ -88,7 +88,7 @@ class ResidualCheck:
         self, refusal: UnplacedReplicas, workload: Workload
     ) -> Iterator[Violation]:
         if refusal.code is ReasonCode.OUT_OF_TIME:
-            return  # says itself that nobody looked
+            return  # the plan itself says that it had no time
         problem = reason_problem(
             self._facts, refusal, workload, is_bound=self._is_bound(workload)
         )
@@ -108,7 +108,7 @@ class ResidualCheck:
             )
 
     def _room_for_alike(self, workload: Workload) -> str | None:
-        """Say where one more replica would fit; what is the same for equal workloads is looked up once."""
+        """Return where one more replica would fit; equal workloads share one lookup."""
         rules = (
             workload.topology_spread,
             workload.affinity,
@@ -202,7 +202,7 @@ class ResidualCheck:
         return may_launch and self._left.may_run(workload, unit)
 
     def _prefers_nothing_else(self, workload: Workload, unit: OpenNodes) -> bool:
-        """Whether the unit meets all that it prefers: what it prefers instead is kept at a price (R-47)."""
+        """Whether the unit meets all that it prefers: a preference for something else has a price (R-47)."""
         if self._facts.policy.preference_policy is PreferencePolicy.IGNORE:
             return True
         return all(
@@ -303,7 +303,7 @@ class ResidualCheck:
 
     # -- priority
 
-    # Branches: hosts against those who wait; each condition excuses a pair.
+    # Branches: hosts against waiting workloads; each condition excuses a pair.
     def _priority_inversions(self) -> Iterator[Violation]:
         """No lower-priority replica holds a reserved unit that a higher-priority one, paid or waiting, could use."""
         facts = self._facts
@@ -340,7 +340,7 @@ class ResidualCheck:
                     )
                     break
 
-    # Branches: hosts against those who wait; each condition excuses a pair.
+    # Branches: hosts against waiting workloads; each condition excuses a pair.
     def _owed(self) -> Iterator[Violation]:
         """No team borrows what another one owns, which could use it now and waits."""
         for workload in (

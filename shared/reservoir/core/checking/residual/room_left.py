@@ -24,7 +24,10 @@ _UNLIMITED = 10**9
 
 
 class RoomLeft:
-    """The final state's free room, size and who may have it, topology apart. ``free_units`` by reservation id."""
+    """The final state's free room: its size and which replicas may have it, without topology.
+
+    ``free_units`` by reservation id.
+    """
 
     def __init__(self, facts: Facts, shares: TeamShares, resources: TeamResources) -> None:
         self._facts, self._shares, self._resources = facts, shares, resources
@@ -148,7 +151,7 @@ class RoomLeft:
             node, launch = host.node, host.planned
             if node is None and wants_many(host.pool):
                 continue
-            # whether it may join a node that will drain depends on more than what is left
+            # whether it may join a node that will drain depends on more than the free room
             if node is not None and (node.drain_at is not None or host.pool is None):
                 continue
             if tolerates_all(facts.site(host).taints, workload.tolerations) is None:

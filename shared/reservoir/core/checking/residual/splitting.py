@@ -14,7 +14,7 @@ _SLOTS_MAX: Final = 64  # more of them make a yes likelier, and take longer
 
 @dataclass(slots=True)
 class _Slot:
-    """One free unit while replicas are tried on it; ``unit`` is the index of what it is one of."""
+    """One free unit while replicas are tried on it; ``unit`` is the index of its kind."""
 
     unit: int
     free: Resources
@@ -63,7 +63,7 @@ def copies_that_fit(free: Resources, needs: Resources) -> int:
 
 
 def _slots(units: Sequence[OpenNodes], free_units: Mapping[str, int]) -> list[_Slot]:
-    """Return the first free units one by one, without those of pools that a limit may stop."""
+    """Return the first free units one by one, without units of pools that a limit may stop."""
     slots: list[_Slot] = []
     left = dict(free_units)
     for index, unit in enumerate(units):

@@ -157,7 +157,7 @@ class _Search:
                 refused += 1
                 size = len(window) // 2
                 if size < _GROUP_MIN:
-                    # it is the first that stands in the way
+                    # the first of the group is the obstacle
                     start, size = start + 1, _GROUP_MIN
 
     def _replace_single_nodes(self, reserved: bool) -> None:
@@ -181,7 +181,7 @@ class _Search:
     # -- helpers
 
     def _free_capacity(self, reserved: bool) -> FreeCapacity:
-        """Return what is free on the nodes that stay; for reserved nodes, an empty reserved one is none of these."""
+        """Return the free room on the nodes that stay; for reserved nodes, an empty reserved one is none of these."""
         closed = self.world.closed | (self._rule.idle.keys() if reserved else frozenset())
         return self._feasibility.free_capacity(
             replace(self.world, closed=closed), self._left
@@ -273,7 +273,7 @@ class _Search:
     def _replanned(
         self, removed: tuple[Candidate, ...], launches: bool, closed: Set[str]
     ) -> Plan | _Refused:
-        """Plan for what is on the nodes without them; refused where it would not all have a place, or a worse one."""
+        """Plan for the replicas on the nodes without them; refused where some have no place, or a worse one."""
         plan = self.world.without(removed, launches=launches, closed=closed)
         if plan.unplaced and not launches:
             return _Refused("the nodes that stay cannot hold its replicas")

@@ -1,8 +1,8 @@
-"""Nodes that outlive their NodePool: deleted with it, but gently.
+"""Nodes whose NodePool was deleted: they end with it, but gently.
 
-Karpenter's nodes belong to their pool and go when it is deleted. Here they go as drifted nodes do, one command each and
-replaced before they drain where another pool can hold their replicas, and without a replacement where none can: who
-deletes a pool wants its nodes gone. The pool's own budgets are deleted with it, so Karpenter's default holds.
+Karpenter's nodes belong to their pool and end when it is deleted. Here they end as drifted nodes do, one command each:
+replaced before they drain where another pool can hold their replicas, and without a replacement where none can, because
+deleting a pool asks for that. The pool's own budgets are deleted with it, so Karpenter's default holds.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ from reservoir.core.scheduling_terms.requirements import Requirements
 def deleted_pools(
     node_pools: Sequence[NodePool], claims: Iterable[NodeClaim]
 ) -> tuple[NodePool, ...]:
-    """Return a stand-in, with default disruption settings, for each pool that claims name and that is no more."""
+    """Return a substitute, with default disruption settings, for each deleted pool that claims name."""
     known = {pool.name for pool in node_pools}
     gone = {
         claim.node_pool_name: claim.node_class_name

@@ -15,7 +15,7 @@ from reservoir.core.solver.problem.catalogue import accepts
 
 # A node that was launched moments ago was on offer; a catalogue that does not show it yet is the older of the two.
 TYPE_GONE_AFTER: Final = timedelta(hours=1)
-# Markets of which one must be left. One of spot that merely lacks a price at the moment is not in the catalogue either.
+# Markets of which one must remain. A spot market that only lacks a price at the moment is not in the catalogue either.
 _ONE_OF: Final = {
     CapacityType.RESERVED: frozenset({CapacityType.RESERVED, CapacityType.ON_DEMAND}),
     CapacityType.SPOT: frozenset({CapacityType.SPOT, CapacityType.ON_DEMAND}),
@@ -43,7 +43,7 @@ class Offered:
             found.setdefault((reservation.instance_type, reservation.zone_id), set()).add(
                 CapacityType.RESERVED
             )
-        # Without any type, discovery of the catalogue has not run: that says nothing of a node.
+        # Without any type, discovery of the catalogue has not run: nothing follows about a node.
         markets = (
             {key: frozenset(markets) for key, markets in found.items()}
             if snapshot.instance_types
@@ -68,11 +68,11 @@ def drift_reason(
     offered: Offered,
     now: datetime,
 ) -> str | None:
-    """Say why a claim has drifted, or None. First hit wins, in this order (R-149, R-152).
+    """Return why a claim has drifted, or None. The first reason wins, in this order (R-149, R-152).
 
-    The claim must carry what EC2 said of its instance most recently: a reservation that vanished under it demotes it to
-    on-demand first (``reservoir.usecases.node_life.expire``), and an on-demand node in a pool that allows on-demand has
-    not drifted merely because its reservation ended (ODCR RFC, goal 9).
+    The claim must have EC2's most recent facts about its instance: a reservation that ended under it makes it on-demand
+    first (``reservoir.usecases.node_life.expire``), and an on-demand node in a pool that allows on-demand has not
+    drifted merely because its reservation ended (ODCR RFC, goal 9).
     """
     if claim.node_pool_hash != pool.static_hash:
         return f"NodePool {pool.name} changed"
@@ -90,10 +90,10 @@ def drift_reason(
 
 
 def _type_gone(claim: NodeClaim, offered: Offered, now: datetime) -> str | None:
-    """Say that nothing like the node could be launched any more (R-151).
+    """Return that no node like this one could be launched any more (R-151), or None.
 
-    For a reserved node on-demand counts too, and so does any reservation of its type: that a reservation is full or has
-    ended is not what is meant; for a spot node on-demand counts.
+    For a reserved node, on-demand and any reservation of its type count too: a full or ended reservation is no drift.
+    For a spot node, on-demand counts.
     """
     if not offered.markets or now - claim.created_at < TYPE_GONE_AFTER:
         return None
@@ -107,10 +107,11 @@ def _type_gone(claim: NodeClaim, offered: Offered, now: datetime) -> str | None:
 
 # Branches: one finding after the other, each with its own words.
 def _found_differs(claim: NodeClaim, node_class: NodeClass, offered: Offered) -> str | None:
-    """Compare with what discovery found for the class; an empty finding says nothing (discovery may have failed).
+    """Compare with what discovery found for the class; an empty result is ignored (discovery may have failed).
 
-    A reservation that is gone is selected no more either. The next sweep demotes its nodes, and nothing has drifted
-    where on-demand will do (R-153: what EC2 says of the instance wins); one that goes on was deselected.
+    A reservation that has ended is no longer selected either. The next sweep makes its nodes on-demand, and nothing has
+    drifted where on-demand is allowed (R-153: EC2's facts about the instance win). A reservation that goes on was
+    deselected.
     """
     status = node_class.status
     images = {image.id for image in status.machine_images}

@@ -1,7 +1,7 @@
 """Empty nodes go: on-demand and spot at once, reserved ones last (R-172, and how we part from it).
 
-An empty reserved node costs nothing to keep, and its unit belongs to everybody who shares the reservation. So it goes
-back by default (ODCR RFC, goal 3), but only after dearer work had its chance to move onto it; a pool can say otherwise.
+An empty reserved node costs nothing to keep, and its unit belongs to all who share the reservation. So it goes back by
+default (ODCR RFC, goal 3), but only after more expensive work had its chance to move onto it; a pool can set otherwise.
 """
 
 from datetime import datetime, timedelta

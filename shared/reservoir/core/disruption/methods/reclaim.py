@@ -1,7 +1,8 @@
 """Units on loan go back to the team that owns them, once it has work that waits for them (docs/teams.md).
 
-No more than is owed to each team, less what is on its way to that team; from whoever borrows most for their weight;
-what loses the least work first. A team never loses a unit that it owns, so what was taken back is not taken again.
+No more than is owed to each team, less what is on its way to that team; from the team that borrows most for its weight;
+nodes whose end loses the least work first. A team never loses a unit that it owns, so a reclaimed unit is not reclaimed
+again.
 """
 
 from bisect import bisect_left
@@ -25,7 +26,7 @@ from reservoir.core.model.workload import Workload
 from reservoir.core.sharing.quota_groups import NOBODY, QuotaGroup, quota_groups, users_of
 from reservoir.core.sharing.unit_wants import UnitWants
 
-# What is to be taken back is planned with so often; mostly everybody gains what they should the first time.
+# The units to reclaim are planned with this often; mostly every owner gains all of its units the first time.
 _CONFIRMATIONS_MAX: Final = 3
 
 
@@ -47,7 +48,7 @@ class Reclaimed:
     candidates: tuple[Candidate, ...]
     owner: str
     borrower: str
-    loan: str = "its unit"  # what was lent, as a sentence begins
+    loan: str = "its unit"  # what was lent, as the beginning of a sentence
 
     @property
     def explanation(self) -> str:
@@ -60,12 +61,12 @@ class Reclaimed:
 def units_returning(
     ended: Iterable[NodeClaim], live: Iterable[NodeClaim], now: datetime
 ) -> Mapping[str, int]:
-    """Count by reservation the units that were taken back and that nobody has yet.
+    """Count by reservation the units that were reclaimed and not given out yet.
 
-    EC2 shows a unit only once it is scrubbed, and we see it only once we look. ``ended`` are claims that are no more,
-    whatever for. A unit whose node ended has been given out again if a claim on its reservation is younger than that
-    end. Who is given another unit meanwhile makes this count one too few: then one may be asked for twice. One that
-    went to an outsider counts as returning for ``UNIT_BACK_WITHIN``.
+    EC2 shows a unit only once it is scrubbed, and we see it only at the next discovery. ``ended`` are claims that have
+    ended, for whatever reason. A unit whose node ended has been given out again if a claim on its reservation is
+    younger than that end. A claim that gets another unit meanwhile makes this count one too low: then a unit may be
+    reclaimed twice. A unit that went to an outsider counts as returning for ``UNIT_BACK_WITHIN``.
     """
     given_out: dict[str, list[datetime]] = {}
     for claim in live:
@@ -97,12 +98,12 @@ def reclaimed(
     candidates: Sequence[Candidate],
     returning: Mapping[str, int],
 ) -> Iterator[Reclaimed]:
-    """Yield what to take back, the least loss first; ``waiting`` is the plan for the demand of ``world``.
+    """Yield the nodes to reclaim, the least loss first; ``waiting`` is the plan for the demand of ``world``.
 
-    ``returning`` are the units, by reservation, that were taken back and that nobody has yet. Several owners may be
-    owed units at once, and a free unit is whose the scheduler says. So all of them are looked at together: what is on
-    its way is counted for the owner that a plan gives it to, and what is yielded is confirmed by a plan in which all
-    of it is free.
+    ``returning`` are the units, by reservation, that were reclaimed and not given out yet. Several owners may be owed
+    units at once, and the scheduler decides which of them gets a free unit. So all of them are considered together: a
+    unit on its way counts for the owner that a plan gives it to, and the yielded nodes are confirmed by a plan in which
+    all of their units are free.
     """
     coming = units_coming(world.snapshot, returning)
     expected = waiting
@@ -119,7 +120,7 @@ def reclaimed(
 
 
 def units_coming(snapshot: Snapshot, returning: Mapping[str, int]) -> Mapping[str, int]:
-    """Count by reservation the units that come back anyhow: their nodes drain, or ended and nobody has them yet."""
+    """Count by reservation the units that come back anyhow: of draining nodes, and of ended ones until given out."""
     coming = Counter(returning)
     for node in snapshot.nodes:
         if node.deleting and node.reservation_id is not None:
@@ -189,7 +190,7 @@ def _owed(
 
 @dataclass(frozen=True, slots=True)
 class _Loan:
-    """What an owner is owed of a group, and what is to be taken back for it."""
+    """What an owner is owed of a group, and the nodes to reclaim for it."""
 
     owed: Owed
     taken: tuple[Reclaimed, ...]
@@ -211,10 +212,10 @@ class _Loan:
 
 
 def _confirmed(loans: Sequence[_Loan], world: PassState, expected: Plan) -> Sequence[_Loan]:
-    """Return of the loans what owners gain by it once everything that is to be taken back is free.
+    """Return the part of the loans by which owners gain once all of it is free.
 
-    What one owner cannot use may be why another gains, so what is left is looked at again. After the last time, what
-    was confirmed then is taken: perhaps a unit more than is of use, which is lent again.
+    One owner may gain by units that another cannot use, so the rest is checked again. After the last time, the
+    confirmed part is taken: perhaps a unit too many, which is lent again.
     """
     for _ in range(_CONFIRMATIONS_MAX):
         taken = chain.from_iterable(loan.taken for loan in loans)
@@ -237,7 +238,7 @@ def _gains(
 ) -> Counter[str]:
     """Count by team the units of its own that one plan gives it and another does not.
 
-    Those of owners that never reclaim too: they are served before others have all of theirs.
+    Owners that never reclaim count too: they are served before others have all of theirs.
     """
     owners = by_namespace(snapshot.teams)
     ids = {reservation.id for reservation in group.reservations}
@@ -251,9 +252,10 @@ def _gains(
 
 
 def _within(loans: Sequence[_Loan], gained: Counter[str]) -> list[_Loan]:
-    """Return of each loan what its owner gains; then, as far as others gain more than was chosen for them, the rest.
+    """Return the part of each loan by which its owner gains; then the rest, as far as others gain more than was chosen.
 
-    A free unit is not its owner's for whom it was taken: where there are not enough for all, it goes to another one.
+    A free unit need not go to the owner for whom it was reclaimed: where there are not enough for all, it may go to
+    another.
     """
     needed = [loan.no_more_than(gained[loan.owed.team.name]) for loan in loans]
     spare = gained.total() - sum(loan.units for loan in needed)
@@ -279,7 +281,7 @@ class _Victims:
         self._borrowed: dict[str, Counter[str]] = {}  # of each group, as nodes are taken
 
     def victims(self, owed: Owed) -> Iterator[Reclaimed]:
-        """Yield nodes until what is owed is covered: single nodes, and gangs, which go whole, if these are too few."""
+        """Yield nodes until the debt is covered: single nodes, and gangs, which go whole, if these are too few."""
         left, group = owed.units, owed.group
         borrowed = self._borrowed.setdefault(
             group.key,

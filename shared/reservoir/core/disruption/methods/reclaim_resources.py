@@ -1,8 +1,8 @@
 """Amounts of a resource on loan go back to the team that owns them, once its work waits for them (docs/teams.md).
 
-The room is the owner's as soon as a node begins to drain. What the node carries is demand again at once, beside the
-owner's: what is chosen is confirmed by a plan for both, so what was taken is not taken back. Nodes go whole; those
-first that carry nothing but loans.
+The room is the owner's as soon as a node begins to drain. Its replicas are demand again at once, beside the owner's:
+the choice is confirmed by a plan for both, so that it need not be undone. Nodes go whole; nodes that carry nothing but
+loans go first.
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ from reservoir.core.sharing.resource_pools import (
     resource_pools,
 )
 
-# Why replicas wait that a quota leaves no room for; a gang of which a part finds room elsewhere is incomplete.
+# Reasons of replicas for which a quota leaves no room; a gang of which a part finds room elsewhere is incomplete.
 _HELD: Final = frozenset({ReasonCode.TEAM_QUOTA, ReasonCode.GANG_INCOMPLETE})
 
 _Loans = Counter[tuple[PoolKey, str]]  # amounts by pool and team
@@ -51,7 +51,7 @@ def resources_reclaimed(
     if owed_by_team and any(
         node.deleting and node.placements for node in world.snapshot.nodes
     ):
-        # What leaves already comes back to whom the scheduler gives it, and to nobody else.
+        # Amounts that are on their way back go to the team that the scheduler gives them to.
         world = world.without_leaving()
         waiting = world.pending()
         owed_by_team = list(resources_owed(world.snapshot, waiting))
@@ -143,7 +143,7 @@ class _Option:
         return loans
 
     def freed(self, key: PoolKey, borrowed: _Loans) -> int:
-        """Return how much of what is on loan comes back."""
+        """Return how much of the loans comes back."""
         return sum(
             amount for (each, _), amount in self.loans(borrowed).items() if each == key
         )
@@ -156,7 +156,7 @@ class _Lenders:
         self, world: PassState, waiting: Plan, candidates: Sequence[Candidate]
     ) -> None:
         self._world, self._waiting = world, waiting
-        self._after, self._plan = world, waiting  # without what was chosen last
+        self._after, self._plan = world, waiting  # without the last choice
         self._work = WorkLost(world.snapshot, world.now)
         self._owners = by_namespace(world.snapshot.teams)
         self._teams = {team.name: team for team in world.snapshot.teams}
@@ -194,7 +194,7 @@ class _Lenders:
     def chosen(
         self, owed_by_team: Sequence[OwedResources], *, only_loans: bool = False
     ) -> Mapping[str, list[_Option]]:
-        """Return by owner what covers what it is owed, or as much of it as can be."""
+        """Return by owner the nodes that cover its debt, or as much of it as possible."""
         options, borrowed, found = self._options.copy(), self._borrowed.copy(), {}
         for owed in owed_by_team:
             found[owed.team.name] = self._chosen(
@@ -251,7 +251,7 @@ class _Lenders:
         )
 
     def _may_be_disturbed(self, node: Candidate, owner: Team, borrowed: _Loans) -> bool:
-        """Whether all that says do-not-disrupt on a node borrows, and has had the grace of whoever lends to it."""
+        """Whether all work with do-not-disrupt on a node borrows, and has had the lender's grace."""
         still = {
             self._team_of(f"{name}/")
             for name in undisturbed(node.node.placements, self._world.snapshot.workloads)
@@ -266,7 +266,7 @@ class _Lenders:
         )
 
     def _is_loan(self, option: _Option, owed: OwedResources, borrowed: _Loans) -> bool:
-        """Whether nobody loses anything there but what they borrow."""
+        """Whether only borrowers lose something there."""
 
         def is_within(key: PoolKey) -> bool:
             return all(
@@ -279,7 +279,8 @@ class _Lenders:
     def _loss(
         self, option: _Option, owed: OwedResources, borrowed: _Loans
     ) -> tuple[bool, bool, Fraction, int, int, int, tuple[str, ...]]:
-        """Sort key: single nodes, loans alone, of who borrows most; then the least work lost, the fewest replicas."""
+        """Sort key: single nodes, only loans, the largest borrower; then the least work lost, the fewest replicas.
+        """
         shares = [
             Fraction(
                 borrowed[key, name],
@@ -329,7 +330,7 @@ class _Lenders:
     def taken(
         self, owed: OwedResources, chosen: Mapping[str, Sequence[_Option]]
     ) -> Iterator[Reclaimed]:
-        """Yield what is needed for what the owner gains by the plan."""
+        """Yield the nodes that are needed for what the owner gains by the plan."""
         name = owed.team.name
         after = {
             pool.key: pool for pool in resource_pools(self._after.snapshot, self._plan)

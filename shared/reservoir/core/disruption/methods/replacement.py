@@ -1,6 +1,6 @@
 """Replacing drifted nodes: make before break, or terminate first where only the node's own slot can host the new one.
 
-A full reservation cannot take the replacement of a node that stands in it, because its unit is not free while the node
+A full reservation cannot take the replacement of a node that runs in it, because its unit is not free while the node
 runs (R-178). If the plain simulation fails and one with the slot credited succeeds, the node goes first: drain,
 terminate, wait for the slot, launch into it. The slot stays leased meanwhile, so none of our other demand takes it.
 """
@@ -74,11 +74,11 @@ def replace_drifted(
 ) -> Replacement:
     """Decide one command a drifted node: empty nodes first, then the oldest (R-156).
 
-    Before them come nodes whose turn did not come, by ``waiting`` since when: or those that are refused in every pass
-    could keep it from the others for ever.
+    Before them come nodes that had no turn, by ``waiting`` since when: otherwise nodes that are refused in every pass
+    could keep the others from it for ever.
 
     At most one terminate-first replacement of a pool is under way at any time: each takes capacity away for a while.
-    None begins while a node of the same reservation is being replaced the gentle way: its unit is about to come free.
+    None begins while a node of the same reservation is being replaced before it ends: its unit is about to come free.
     """
     commands: list[DisruptionCommand] = []
     refusals: list[Refusal] = []
@@ -151,7 +151,7 @@ def _replacement(
         _planned(world, candidate, credit_slots=True) if candidate.is_reserved else plan
     )
     if credited.unplaced and candidate.is_orphan:
-        # Nothing else would ever let it go; what it held waits as any demand does.
+        # Nothing else would ever end it; its replicas wait as any demand does.
         explanation = f"{reason}; no other place was found for all of its replicas"
         return command_of(
             DisruptionReason.DRIFTED, (candidate,), Plan(), explanation
@@ -172,7 +172,7 @@ def _replacement(
 
 
 def _planned(world: PassState, candidate: Candidate, *, credit_slots: bool = False) -> Plan:
-    """Plan for the node's replicas; what would begin its fallback ladder anew is handed over to new nodes instead."""
+    """Plan for the node's replicas; those that would begin their fallback ladder again are handed over to new nodes."""
     plan = world.without((candidate,), credit_slots=credit_slots)
     if world.begins_anew(plan) is None:
         return plan

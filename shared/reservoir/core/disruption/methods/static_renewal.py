@@ -20,9 +20,9 @@ Outcome = tuple[DisruptionCommand, Plan] | str
 
 
 def aged_reason(claim: NodeClaim, pool: NodePool, now: datetime) -> str | None:
-    """Say that a static pool's node is older than expireAfter, or None.
+    """Return that a static pool's node is older than expireAfter, or None.
 
-    Other nodes just drain at that age, and what was on them is demand again; one that stands is renewed.
+    Other nodes just drain at that age, and their replicas are demand again; a static pool's node is replaced.
     """
     if not pool.is_static or pool.expire_after_s is None:
         return None
@@ -31,7 +31,7 @@ def aged_reason(claim: NodeClaim, pool: NodePool, now: datetime) -> str | None:
 
 
 def wants_unit_of(world: PassState, candidate: Candidate) -> bool:
-    """Whether the pool wants a node where the candidate stands; one that follows reservations may not any more."""
+    """Whether the pool wants a node in the candidate's place; a pool that follows reservations may not any more."""
     if not candidate.pool.all_reserved:
         return True
     snapshot = world.snapshot
@@ -47,9 +47,9 @@ def wants_unit_of(world: PassState, candidate: Candidate) -> bool:
 def renewal(
     world: PassState, candidate: Candidate, reason: str, waits: str | None
 ) -> Outcome:
-    """Return the command that renews a node, and its plan; or say why it stays.
+    """Return the command that replaces a node, and its plan; or why it stays.
 
-    ``waits`` says what a node that goes first has to wait for.
+    ``waits``: what a node that ends first has to wait for.
     """
     if candidate.is_reserved:
         reserved = only_reserved(candidate.pool)

@@ -1,7 +1,7 @@
-"""Nodes that a static pool has too many of go, as many as there are too many, whatever the pool's budgets.
+"""Surplus nodes of a static pool end, as many as there are, whatever the pool's budgets.
 
-Whoever lowers ``replicas`` has said how many nodes go; Karpenter scales past budgets too. What says do-not-disrupt, and
-gangs, are no candidates and stay: others go in their place.
+Lowering ``replicas`` asks for that; Karpenter exceeds budgets too. Nodes with do-not-disrupt or gangs are no candidates
+and stay: others end in their place.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,10 +19,10 @@ def too_many(
     claims: Mapping[str, NodeClaim],
     reserved: ReservedCapacity,
 ) -> tuple[Candidate, ...]:
-    """Return which of the candidates go, so that the static pool has no more nodes than it wants.
+    """Return the candidates that end, so that the static pool has no more nodes than it wants.
 
-    Empty nodes go first, then what is bought before what is reserved, then where least is disturbed, then the young.
-    Nodes on their way count too: where a pool shrinks while it grows, nodes that run may go in their place.
+    Empty nodes end first, then bought ones before reserved ones, then the least disturbed work, then the youngest.
+    Nodes on their way count too: where a pool shrinks while it grows, running nodes may end in their place.
     """
     own = sorted((each for each in candidates if each.pool.name == pool.name), key=_order)
     going: list[Candidate] = []

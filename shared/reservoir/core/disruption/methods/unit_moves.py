@@ -21,7 +21,7 @@ from reservoir.core.model.capacity_reservation import CapacityReservation, Reser
 from reservoir.core.model.plan import Plan
 from reservoir.names import MOVABLE_TAG, MOVABLE_VALUE
 
-# Of one pass; what is left has its turn once others have moved in.
+# Of one pass; the rest has its turn once other nodes have moved in.
 _GLIMPSES_MAX: Final = 40
 _GLIMPSES_MIN: Final = 4  # however much of the effort is used up
 
@@ -48,7 +48,10 @@ def _is_movable(it: CapacityReservation, now: datetime) -> bool:
 
 
 def is_tagged_movable(it: CapacityReservation) -> bool:
-    """Whether the owner lets units go; EC2 shows tags to the owner only, so what is shared with us never qualifies."""
+    """Whether the owner lets units go.
+
+    EC2 shows tags to the owner only, so a reservation that is shared with us never qualifies.
+    """
     return it.tags.get(MOVABLE_TAG) == MOVABLE_VALUE
 
 
@@ -109,7 +112,8 @@ class UnitMoves:
     ) -> tuple[tuple[UnitMove, ...], PassState]:
         """Return moves that give waiting demand reserved units, and the world with them.
 
-        ``before``: the world in which the demand waits, ``had``: what it gets there; ``after``: what this pass leaves.
+        ``before``: the world in which the demand waits; ``had``: what it gets there; ``after``: the world after this
+        pass.
         """
         moves: list[UnitMove] = []
         for move in rotated(list(_possible(after)), after.now):

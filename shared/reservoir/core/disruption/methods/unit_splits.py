@@ -1,10 +1,10 @@
 """Free units for nodes that run on demand, without a restart (EC2: CreateCapacityReservationBySplitting).
 
 An on-demand instance that was launched at a resource group of reservations is moved into a matching reservation that
-joins the group. So for each such node for which a unit is free that nobody waits for, one unit is split off and joins
-the node's group. Which instance of the group moves in is EC2's choice among those alike in class, type and zone, so any
-of them must be allowed to. How long that takes AWS does not say: until it is over, or given up, no more is split off
-for nodes of that kind.
+joins the group. So for each such node, one unit that is free and not waited for is split off and joins the node's
+group. EC2 chooses which instance of the group moves in among those of one class, type and zone, so each of them must be
+allowed to. AWS does not document how long that takes: until it is over, or given up, no more units are split off for
+nodes of that kind.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -89,7 +89,7 @@ def sources_for(
 
 
 def _is_splittable(it: CapacityReservation, now: datetime) -> bool:
-    # A new reservation in a placement group is not tried: the guide says little of what joins which.
+    # A new reservation in a placement group is not tried: the guide does not say which instances join it.
     return (
         is_tagged_movable(it)
         and it.split_from is None
@@ -194,7 +194,7 @@ def _selected(world: PassState, candidate: Candidate) -> frozenset[str]:
 def _would_be_launched_into(
     world: PassState, candidate: Candidate, source: CapacityReservation
 ) -> bool:
-    """Whether what is on the node would be placed onto one new node in the reservation, were nothing else to be had."""
+    """Whether the node's replicas would be placed onto one new node in the reservation, if there were nothing else."""
     closed = frozenset(node.claim_id for node in world.snapshot.nodes)
     narrow = _only_in(world.snapshot, candidate.pool.name, source)
     plan = world.seeing(narrow).without((candidate,), closed=closed)

@@ -1,4 +1,4 @@
-"""What ends with a node that is taken back, and what has to go with it."""
+"""What ends with a node that is reclaimed, and which nodes have to end with it."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -28,12 +28,12 @@ class WorkLost:
         return bool(self._gangs(candidate.node.placements))
 
     def together(self, candidate: Candidate) -> frozenset[str]:
-        """Return the claims that go together: the node's, and those of its gangs."""
+        """Return the claims that end together: the node's, and those of its gangs."""
         gangs = self._gangs(candidate.node.placements)
         return frozenset({candidate.id}.union(*(self._hosts[gang] for gang in gangs)))
 
     def priority(self, candidate: Candidate) -> int:
-        """Return the highest priority of what is on the node."""
+        """Return the highest priority of the work on the node."""
         return max(
             (workload.priority for workload, _ in self._carried(candidate)),
             default=_NOTHING,
