@@ -1,8 +1,8 @@
 """AWS error codes, each in exactly one named set, and their way into typed errors.
 
 The tree of errors is drawn in :mod:`reservoir.ports.errors`. Codes decide, texts never do: texts change without notice
-and some are encoded. A code that stands in no set is a plain refusal for most calls; as the outcome of a launch it is
-unknown: tried again a few times before what was asked for rests.
+and some are encoded. A code in no set is a plain refusal for most calls. As the outcome of a launch it is unknown: the
+launch is tried again a few times before its offering rests.
 """
 
 from collections.abc import Iterator
@@ -142,7 +142,7 @@ CONFIGURATION_CODES: Final = frozenset(
 SPOT_NOT_PERMITTED_CODES: Final = frozenset(
     {"AuthFailure.ServiceLinkedRoleCreationNotPermitted"}
 )
-# We may not: stop and raise the alarm. UnauthorizedOperation's text is encoded, so nobody could match it anyway.
+# We may not: stop and raise the alarm. UnauthorizedOperation's text is encoded, so no code could match it anyway.
 PERMISSION_CODES: Final = frozenset(
     {
         "AccessDenied",
@@ -167,7 +167,7 @@ TEMPLATE_MISSING_CODES: Final = frozenset(
 TEMPLATE_EXISTS_CODES: Final = frozenset(
     {"InvalidLaunchTemplateName.AlreadyExistsException"}
 )
-# Just after a launch this means "not visible yet" as well; age tells the two apart.
+# Just after a launch this means "not visible yet" as well; the instance's age decides.
 INSTANCE_MISSING_CODES: Final = frozenset(
     {"InvalidInstanceID.Malformed", "InvalidInstanceID.NotFound"}
 )

@@ -1,8 +1,8 @@
-"""Who sent a request: AWS says so, not the sender.
+"""Who sent a request: AWS answers that, not the sender.
 
-The sender signs ``sts:GetCallerIdentity`` with a header that names the request, and hands the signed headers over
-instead of calling. Whoever gets them makes the call: STS checks the signature, which covers that header, and answers
-with the sender's ARN and id. Signatures are good for minutes, and for nothing but this question.
+The sender signs ``sts:GetCallerIdentity`` with a header that names the request, and hands over the signed headers
+instead of calling. The receiver makes the call: STS checks the signature, which covers that header, and answers with
+the sender's ARN and id. Signatures are good for minutes, and for nothing but this question.
 """
 
 import re
@@ -33,10 +33,10 @@ class StsIdentities:
         client.meta.events.register(f"before-send.sts.{_OPERATION}", self._replace)
 
     def sender_of(self, digest: str, proof: Mapping[str, str]) -> Sender:
-        """Return whoever signed a request with this digest.
+        """Return the sender who signed a request with this digest.
 
         ``proof`` are the headers of the signed call, names in lower case. Raises AccessDeniedError when they are not
-        those of this request, or AWS does not vouch for them.
+        those of this request, or AWS does not confirm them.
         """
         signed = _SIGNED.search(proof.get("authorization", ""))
         names = set() if signed is None else set(signed[1].split(";")) - {"host"}

@@ -54,10 +54,10 @@ class Patience:
 
 # Of a service that others can do without: its silence may not use up the time of a function.
 LITTLE_PATIENCE: Final = Patience(attempts_max=2, read_timeout_s=3)
-# Of a fleet of hundreds: EC2 answers when all of it is launched, and what it says to a second call with the token of a
-# first that still runs is written nowhere. Who launches asks again by itself, later; its function has a minute.
+# For a fleet of hundreds: EC2 answers when all of it is launched, and its answer to a second call with the token of a
+# running first one is not documented. A launch asks again by itself, later; its function has a minute.
 ONE_LONG_WAIT: Final = Patience(attempts_max=1, read_timeout_s=45)
-# Of whoever buys what EC2 knows no client token for: a second call would buy again.
+# For purchases without a client token: a second call would buy again.
 ONE_PURCHASE: Final = Patience(attempts_max=1, read_timeout_s=60)
 
 
@@ -113,7 +113,7 @@ def pricing_region(region: str) -> str:
 
 
 def is_served(service: str, region: str) -> bool:
-    """Whether AWS is known to offer the service in the region; what is younger than this library is not known."""
+    """Whether AWS is known to offer the service in the region; a service newer than this library is unknown."""
     partition = _session().get_partition_for_region(region)
     return region in _session().get_available_regions(service, partition_name=partition)
 

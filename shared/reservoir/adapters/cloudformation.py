@@ -21,7 +21,7 @@ def respond(
     reason: str,
     data: Mapping[str, str],
 ) -> None:
-    """Tell CloudFormation how a request ended; without an answer a deployment waits for an hour.
+    """Answer CloudFormation how a request ended; without an answer a deployment waits for an hour.
 
     Raises
     ------

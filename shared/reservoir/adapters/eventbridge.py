@@ -85,7 +85,7 @@ class EventBridgePublisher:
 class SqsUnpublishedEvents:
     """Implements ``reservoir.ports.messaging.UnpublishedEvents``: a message is the entries of one request.
 
-    Nobody who decides waits for the bus: it tells others what has been decided.
+    No decision waits for the bus: it only publishes decisions.
     """
 
     def __init__(
@@ -108,9 +108,9 @@ class SqsUnpublishedEvents:
         self._on_refusal(refusal)
 
     def publish(self) -> int:
-        """Publish what is kept and return how many requests that were.
+        """Publish the kept events and return how many requests they were.
 
-        What the bus refuses again stays, and its refusal is raised when the others have been tried.
+        Events that the bus refuses again stay, and its refusal is raised when the others have been tried.
         """
         published, refusal = 0, None
         for _ in range(_RECEIPTS_MAX):
@@ -146,7 +146,7 @@ def _put(put_events: _PutEvents, entries: _Entries) -> None:
             answer = put_events(Entries=pending)
         if not answer["FailedEntryCount"]:
             return
-        # PutEvents accepts some entries and refuses others; answers stand in the order of the entries.
+        # PutEvents accepts some entries and refuses others; its answers are in the order of the entries.
         pending = [
             entry
             for entry, result in zip(pending, answer["Entries"], strict=True)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _COUNT: Final = "ApproximateNumberOfMessages"
 _AGE: Final = "ApproximateAgeOfOldestMessage"
-# SQS tells CloudWatch once a minute, some minutes late
+# SQS reports to CloudWatch once a minute, some minutes late
 _LOOK_BACK: Final = timedelta(minutes=10)
 _LOOK_BACK_FOR_PASSES: Final = timedelta(minutes=30)
 _MINUTE_S: Final = 60
@@ -107,7 +107,7 @@ class AwsAlarms:
         self._stack = stack
 
     def alarming(self) -> tuple[str, ...]:
-        """Return the names of those that have gone off."""
+        """Return the names of the alarms that are in alarm."""
         pages = self._cloudwatch.get_paginator("describe_alarms").paginate(
             AlarmNamePrefix=f"{self._stack}-", StateValue="ALARM"
         )

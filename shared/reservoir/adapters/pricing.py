@@ -73,7 +73,7 @@ class AwsPriceReader:
                     key = (entry["InstanceType"], entry["AvailabilityZone"])
                     price = micro_usd(entry["SpotPrice"])
                     if price > 0:
-                        # Two product descriptions of one pool: the dearer one is what it may cost.
+                        # Two product descriptions of one pool: the higher price is what it may cost.
                         prices[key] = max(price, prices.get(key, 0))
         return prices
 

@@ -1,7 +1,7 @@
 """One-time schedules of EventBridge Scheduler: a Capacity Block's drain, a reservation's start, a drain's deadline.
 
-Timers are a refinement: what they are set for, the minute's sweep does as well. So nothing that Scheduler answers, and
-no silence of it, reaches whoever sets one; it is reported, and counted where functions are composed.
+Timers are a refinement: the minute's sweep does everything that they are set for. So no answer of Scheduler, and no
+silence, is an error for the caller; it is reported, and counted where functions are composed.
 """
 
 import json
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from mypy_boto3_scheduler import EventBridgeSchedulerClient
 
 _EXISTS = "ConflictException"
-# Scheduler would go on for a day; what is later than this the minute's sweep has done.
+# Scheduler would retry for a day; by then the minute's sweep has done it.
 _RETRIES: Final = {"MaximumEventAgeInSeconds": 120}
-# A Scheduler that does not answer is asked again after this: the time of the function belongs to what is necessary.
+# A Scheduler that does not answer is asked again after this: the function's time belongs to what is necessary.
 _REST: Final = timedelta(minutes=1)
 
 
@@ -74,8 +74,8 @@ class SchedulerDrainTimers:
     def _set(self, name: str, asked: Mapping[str, str], at: datetime) -> None:
         """Fire at ``at`` (Scheduler: within the minute that follows) and delete the schedule afterwards.
 
-        The name stands for what is timed, so a repeat changes nothing and a new date moves the timer. What is past is
-        not asked for: Scheduler may refuse it, and the next sweep is as soon.
+        The name identifies the event that is timed, so a repeat changes nothing and a new date moves the timer. No
+        timer is set in the past: Scheduler may refuse it, and the next sweep is as soon.
         """
         now = self._clock.now()
         if at <= now or (self._rests_until is not None and now < self._rests_until):

@@ -50,9 +50,9 @@ class SqsWorkQueue:
     ) -> None:
         """Ask for a planning pass.
 
-        No two wake-ups share a deduplication id: SQS would drop the second although the pass that the first began may
-        have read the state before. Those that wait while a pass runs are delivered together, so a burst of them costs
-        few passes, and a pass that finds nothing to do is one query.
+        No two wake-ups share a deduplication id: SQS would drop the second although the first one's pass may have read
+        the state before. Wake-ups that wait while a pass runs are delivered together, so a burst of them costs few
+        passes, and a pass without waiting workloads is one query.
         """
         keys = sorted(workload_keys)
         told = {"group": list(group)} if group else {}
@@ -110,7 +110,7 @@ class SqsDemandQueue:
         self._url = url
 
     def send(self, body: str) -> str:
-        """Send a message; SQS itself notes who sent it."""
+        """Send a message; SQS itself adds who sent it."""
         with map_client_errors():
             return self._client.send_message(QueueUrl=self._url, MessageBody=body)[
                 "MessageId"
@@ -197,7 +197,7 @@ class SqsEndings:
         self._clock = clock
 
     def terminate(self, instance_ids: Collection[str]) -> TerminationReceipt:
-        """Have ``react`` look at the instances; the receipt says nothing, as EC2 was not asked yet."""
+        """Ask ``react`` to end the instances; the receipt reports nothing, because EC2 has not been asked yet."""
         ids = sorted(instance_ids)
         for start in range(0, len(ids), _ENDINGS_MAX):
             told = {

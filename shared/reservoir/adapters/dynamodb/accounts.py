@@ -1,7 +1,8 @@
 """Accounts in DynamoDB.
 
-A partition a month with a row an account, one of the meters that run, and one of those that have ended: a meter ends
-once, however often somebody hears of it. Amounts are added by DynamoDB itself, in the transaction that moves the meter.
+A partition a month with a row an account, one partition of the meters that run, and one of those that have ended: a
+meter ends once, however often its end is reported. DynamoDB itself adds the amounts, in the transaction that moves the
+meter.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 
 _RUNNING: Final = "#running"
 _ENDED: Final = "#ended"
-# Longer than claims that have ended are kept: until then somebody may hear of the end again.
+# Longer than ended claims are kept: until then the end may be reported again.
 _ENDED_KEPT: Final = timedelta(days=14)
 _KEPT: Final = timedelta(days=800)  # two years and the month that is being looked at
 _SECONDS: Final = "seconds"
@@ -58,7 +59,7 @@ _ATTO_USD: Final = "atto_usd"
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """A meter that goes on from ``before`` by what its reading says."""
+    """A meter that continues from ``before`` by its reading."""
 
     claim_id: str
     before: Meter | None
@@ -97,7 +98,7 @@ class DynamoDbAccounts:
         return None if row is None else readable(row, _meter)
 
     def meters_of(self, claim_ids: Collection[str]) -> Mapping[str, Meter]:
-        """Return those of these claims' meters that run, by claim."""
+        """Return the running meters of these claims, by claim."""
         rows = DynamoDbTable(self._client, self._table)
         keys = [
             attributes({KEY: _RUNNING, SORT_KEY: claim_id})
@@ -132,7 +133,7 @@ class DynamoDbAccounts:
         return {move.claim_id for move in moved}
 
     def accounts(self, month: str) -> Mapping[AccountLine, Amount]:
-        """Return what was written down of a month."""
+        """Return the recorded accounts of a month."""
         return dict(understood(self._read(month), _account))
 
     def _writes(self, moves: Sequence[_Move]) -> Sequence[Write]:

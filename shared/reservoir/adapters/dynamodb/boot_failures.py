@@ -40,7 +40,7 @@ class DynamoDbBootFailures:
         self._clock = clock
 
     def get(self, reservation_id: str) -> BootFailures | None:
-        """Return what is remembered about the reservation."""
+        """Return the boot failures of the reservation."""
         row = self._table.get(_PREFIX + reservation_id, self._clock.now())
         return None if row is None else next(understood([row], _failures), None)
 
@@ -70,5 +70,5 @@ class DynamoDbBootFailures:
 
 
 def _failures(row: Attributes) -> BootFailures:
-    """Read what is remembered; what cannot be read is as if the nodes had booted, and no unit is suspected."""
+    """Read the failures; a row that cannot be read counts as if the nodes had booted, and no unit is suspected."""
     return loads(BootFailures, data(row))

@@ -35,10 +35,11 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 _KEPT: Final = timedelta(days=14)
-# An object that several decisions share is written anew after this long. The bucket's lifecycle rule keeps objects for
+# An object that several decisions share is written again after this long. The bucket's lifecycle rule keeps objects for
 # more than both together, so none expires before a row that points to it.
 _SHARED: Final = timedelta(days=1)
-# A large fleet's snapshot is compressed in a third of the time, to a third more bytes, of which nobody keeps many.
+# A large fleet's snapshot is compressed in a third of the time, into a third more bytes, and few such snapshots are
+# kept.
 _USUAL_LEVEL: Final = 6
 _FAST_LEVEL: Final = 2
 _LARGE_BYTES: Final = 8 << 20
@@ -68,13 +69,13 @@ class StoredDecisions:
         self._shared: dict[str, datetime] = {}
 
     def save(self, decision: Decision, snapshot_json: str) -> None:
-        """Keep a decision and its snapshot; the row comes last, so that what it points to is there."""
+        """Keep a decision and its snapshot; the row comes last, so that the object it points to exists."""
         self._write(
             decision, snapshot_json, _digest(decision.plan_json), _digest(snapshot_json)
         )
 
     def save_if_changed(self, decision: Decision, snapshot_json: str) -> None:
-        """Keep a decision, unless the one of its id says the same of the same snapshot."""
+        """Keep a decision, unless the one with its id is the same for the same snapshot."""
         plan, snapshot = _digest(decision.plan_json), _digest(snapshot_json)
         row = self._table.get(decision.plan_id, self._clock.now())
         if row is None or (text(row, _PLAN), text(row, _SNAPSHOT)) != (plan, snapshot):
@@ -93,7 +94,7 @@ class StoredDecisions:
         return decision, self._get(_snapshot_key(readable(row, _snapshot)))
 
     def summaries(self, plan_ids: Collection[str]) -> Mapping[str, DecisionSummary]:
-        """Return what is told of the decisions that are kept, by id: rows alone, no objects."""
+        """Return the summaries of the decisions that are kept, by id: rows alone, no objects."""
         return all_readable(self._table.get_many(plan_ids, self._clock.now()), _summary)
 
     def _write(

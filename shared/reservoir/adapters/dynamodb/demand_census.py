@@ -1,6 +1,6 @@
-"""Who sent how much of late, and what waits.
+"""How much each sender sent lately, and what waits.
 
-Of what was sent there is a row of the Workloads table for each minute or day, which no index lists and TTL ends.
+There is a row in the Workloads table for what was sent in each minute or day, which no index lists and TTL ends.
 """
 
 from collections.abc import Collection

@@ -41,7 +41,7 @@ class DynamoDbDiscoveryTurns:
         return StoredTurn(None, 0) if row is None else readable(row, _turn)
 
     def write(self, turn: DiscoveryTurn, *, expected_revision: int) -> None:
-        """Write the turn; raises ConflictError when somebody else did first."""
+        """Write the turn; raises ConflictError when another process did first."""
         expression = Expression()
         condition = (
             expression.at(REVISION, expected_revision)

@@ -1,7 +1,7 @@
-"""What launches remember, in DynamoDB: the latest attempt of each batch, and failures in a row of each offering.
+"""The memory of launches in DynamoDB: the latest attempt of each batch, and failures in a row of each offering.
 
-Attempts lie in the NodeClaims table, the history of shortages in the Offerings table; both tables are the launch
-function's to write already. Attempts carry no listing key and failures one of their own, so nobody else reads them.
+Attempts lie in the NodeClaims table, the history of shortages in the Offerings table; the launch function may write
+both already. Attempts carry no listing key and failures one of their own, so no other reader sees them.
 """
 
 from collections.abc import Collection, Mapping
@@ -132,7 +132,7 @@ class DynamoDbShortageHistory:
         self._clock = clock
 
     def get_many(self, offerings: Collection[Remembered]) -> Mapping[Remembered, Shortage]:
-        """Return what is remembered about the offerings."""
+        """Return the shortages of the offerings."""
         keys = {_shortage_key(offering): offering for offering in offerings}
         rows = self._table.get_many(keys, self._clock.now())
         return {
@@ -151,7 +151,7 @@ class DynamoDbShortageHistory:
     def begin_probes(
         self, offerings: Collection[R], batch_id: str, now: datetime
     ) -> frozenset[R]:
-        """Take the probes that are free; whoever writes first has them."""
+        """Take the free probes; the first writer has them."""
         wanted = {_shortage_key(offering): offering for offering in offerings}
         taken: set[R] = set()
         for row, shortage in understood(
@@ -185,7 +185,7 @@ class DynamoDbShortageHistory:
         return True
 
     def forget(self, offerings: Collection[Remembered]) -> None:
-        """Delete the rows; those that do not exist are passed over."""
+        """Delete the rows; rows that do not exist are passed over."""
         for key in sorted(map(_shortage_key, offerings)):
             with map_client_errors():
                 self._client.delete_item(TableName=self._table.name, Key={KEY: {"S": key}})

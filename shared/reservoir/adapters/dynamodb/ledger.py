@@ -1,7 +1,7 @@
 """The ledger's counters in a reservation's row (docs/architecture.md#the-ledger).
 
-``free_units`` is stored beside its parts because a condition cannot subtract; every write that moves a part moves it
-in the same update, so that nobody ever reads or tests a sum of two moments.
+``free_units`` is stored beside its parts because a condition cannot subtract; every write that changes a part changes
+it in the same update, so that no reader or condition ever sees a sum of two moments.
 """
 
 from typing import Final
@@ -16,7 +16,7 @@ FREE: Final = "free_units"
 def leased_write(
     table: DynamoDbTable, reservation_id: str, count: int, free_needed: int
 ) -> Write:
-    """Promise ``count`` units if ``free_needed`` are free; what is promised beyond waits for units that are in use."""
+    """Promise ``count`` units if ``free_needed`` are free; further ones wait for units that are in use."""
     expression = Expression()
     # The reservation must be known even when nothing needs to be free.
     condition = (

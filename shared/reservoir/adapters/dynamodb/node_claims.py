@@ -71,7 +71,7 @@ _MOVING: Final = "moving"
 # What a claim is read from. The others are keys of indexes, and what the instance may know: half of the time it takes.
 _LISTED_NAMES: Final = (KEY, FORM, DATA, REVISION, TTL_ATTRIBUTE)
 _TAKEN_AT: Final = "taken_at"  # of a turn of planning
-# Ended claims answer "what became of my node?" for a while.
+# Ended claims stay a while for questions about what happened to a node.
 _ENDED_KEPT: Final = timedelta(days=7)
 # Beside the claim and one reservation, so many workloads fit in one transaction.
 _RETURNS_MAX: Final = COMMIT_ITEMS_MAX - 2
@@ -80,8 +80,8 @@ _RETURNS_MAX: Final = COMMIT_ITEMS_MAX - 2
 class DynamoDbNodeClaimStore:
     """Implements ``reservoir.ports.state.NodeClaimStore``.
 
-    ``instance_arn_prefix`` makes an instance's ARN of its id: under it the instance reads what it may know of itself.
-    None is for those that write no claim with an instance. ``parts`` as in :class:`DynamoDbTable`.
+    ``instance_arn_prefix`` makes an instance's ARN from its id: under it the instance reads its own facts. None: no
+    claim with an instance is written. ``parts`` as in :class:`DynamoDbTable`.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class DynamoDbNodeClaimStore:
         self._revisions = RevisionIndex(
             self._table, LIVE_REVISIONS_INDEX, LISTING_KEY, parts
         )
-        self._known = KnownRows[NodeClaim]()  # what was listed last
+        self._known = KnownRows[NodeClaim]()  # the last listing
 
     def get(self, claim_id: str) -> NodeClaim | None:
         """Return the claim (consistent read)."""
@@ -236,7 +236,8 @@ class DynamoDbNodeClaimStore:
         while len(keys) > _RETURNS_MAX:
             part, keys = keys[:_RETURNS_MAX], keys[_RETURNS_MAX:]
             taken = {key: placements[key] for key in part}
-            # In its old state, so that whoever finds it half-way does the rest; only the last part ends the claim.
+            # In its old state, so that a process that finds it half-way does the rest; only the last part ends the
+            # claim.
             partly = ledger.relieved(self._stored(claim.id, expected_revision), taken)
             self._return(partly, expected_revision, taken, returned_at, gives_back=False)
             claim = replace(claim, placements=partly.placements)
@@ -257,7 +258,7 @@ class DynamoDbNodeClaimStore:
         record: WorkloadRecord,
         expected_record_revision: int,
     ) -> NodeClaim:
-        """Write a claim of which replicas have finished, and their workload's record, in one transaction."""
+        """Write a claim whose replicas have finished, and their workload's record, in one transaction."""
         writes = [
             self._write(claim, expected_revision),
             record_write(self._workloads, record, expected_record_revision),
@@ -399,7 +400,7 @@ def _fitting(claims: Sequence[NodeClaim]) -> Iterator[Sequence[NodeClaim]]:
 
 @dataclass(frozen=True, slots=True)
 class ClaimRows:
-    """How claims are written, whoever moves them; ``instance_arn_prefix`` as in :class:`DynamoDbNodeClaimStore`."""
+    """Writes claims, for every kind of move; ``instance_arn_prefix`` as in :class:`DynamoDbNodeClaimStore`."""
 
     table: DynamoDbTable
     instance_arn_prefix: str | None

@@ -1,8 +1,8 @@
 """The catalogue of instance types and the known shortages in DynamoDB.
 
 One row an instance type, one row a shortage, and one row that says which catalogue is current: a planner that has read
-it already (in the same Lambda environment) reads that single row instead of some 1,400. Whoever knows which types it
-asks about reads their rows alone.
+it already (in the same Lambda environment) reads that single row instead of some 1,400. A caller that needs certain
+types reads their rows alone.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -104,7 +104,8 @@ class DynamoDbOfferingStore:
         version = None if version_row is None else text(version_row, DATA)
         if version is None or version != self._known_version:
             self._read(now)
-            # While the index may still lag the rows behind this version, what was read is used but not remembered.
+            # While the index may still lag the rows behind this version, the rows that were read are used but not
+            # remembered.
             is_settled = (
                 version is not None and datetime.fromisoformat(version) + _INDEX_LAG <= now
             )
@@ -128,8 +129,8 @@ class DynamoDbOfferingStore:
     def save_catalogue(self, instance_types: Sequence[InstanceType]) -> int:
         """Replace the catalogue; returns how many rows were written or deleted.
 
-        Rows are compared with what is stored, so a catalogue that did not change costs one read of it and no write. A
-        hundred rows go in one request; the version comes last: until then, readers use what they have.
+        Rows are compared with the stored ones, so an unchanged catalogue costs one read of it and no write. A hundred
+        rows go in one request; the version comes last: until then, readers use their earlier one.
         """
         rows = list(
             self._table.query(LISTING_INDEX, LISTING_KEY, LISTED, self._clock.now())
@@ -238,7 +239,8 @@ def _shortage(place: Place, until: datetime, reason: str) -> Attributes:
         {
             KEY: _key(place),
             FORM: CURRENT_FORM,
-            # Whoever does not know rows about subnets, classes and so on reads one about an offering that nobody has.
+            # An older release that does not know rows about subnets, classes and so on reads one about an offering that
+            # does not exist.
             DATA: dumps(place if isinstance(place, OfferingKey | Market) else _NOT_OFFERED),
             UNTIL: instant(until),
             REASON: reason or None,

@@ -75,7 +75,7 @@ class DynamoDbPolicyStore:
         self._clock = clock
 
     def list_all(self) -> tuple[PolicyObject, ...]:
-        """Return all objects by kind and name; of those that cannot be read, that they exist."""
+        """Return all objects by kind and name; for unreadable ones, only that they exist."""
         rows = self._table.query(LISTING_INDEX, LISTING_KEY, LISTED, self._clock.now())
         return tuple(understood(rows, _listed))
 
@@ -95,7 +95,7 @@ class DynamoDbPolicyStore:
             is_expected = f"attribute_not_exists({expression.name(PAUSE)})"
         else:
             is_expected = expression.at(PAUSE, dumps(expected))
-        # as above: whoever pauses may name no other attribute
+        # as above: a function that pauses may write no other attribute
         condition = f"attribute_exists({expression.name(STATUS)}) AND {is_expected}"
         assignments = [expression.assign(PAUSE, dumps(pause))]
         key = _key(PolicyKind.NODE_POOL, name)
@@ -108,8 +108,8 @@ class DynamoDbPolicyStore:
         """Replace an object's status; False when nothing was written, as it is equal or the object is gone."""
         expression = Expression()
         stored = _stored(status)
-        # No condition on the revision: an operator's change and what was found meanwhile do not exclude each other.
-        # Each object has a status, and whoever notes one may name no other attribute.
+        # No condition on the revision: an operator's change and a new status do not exclude each other. Each object has
+        # a status, and a function that writes one may write no other attribute.
         exists = f"attribute_exists({expression.name(STATUS)})"
         differs = " OR ".join(
             f"{expression.name(key)} <> {expression.value(value)}"
@@ -184,7 +184,7 @@ def _stored(status: PolicyStatus) -> dict[str, str]:
 
 
 def _status(row: Attributes) -> PolicyStatus:
-    """Return a status whole. The release before may have written what it knows since, and nothing of the rest."""
+    """Return a whole status. The release before may have written the part that it knows, and nothing of the rest."""
     status = _readable_status(text(row, STATUS))
     if LATER_CONDITIONS not in row:
         return status

@@ -47,7 +47,7 @@ IDLE_SINCE: Final = "idle_since"
 IDLE_SAID_AT: Final = "idle_said_at"
 ENDING_SAID: Final = "ending_said"
 READINESS_SAID: Final = "readiness_said"
-# what EC2 said when it refused a unit, until the next observation ...
+# EC2's answer when it refused a unit, until the next observation ...
 REFUSAL: Final = "refusal"
 SHOWN: Final = "shown"  # ... and how many it had shown as available before
 LISTED: Final = "current"
@@ -94,7 +94,7 @@ class DynamoDbReservationStore:
     ) -> ReservationRecord:
         """Replace the facts by an observation; see the port.
 
-        The counters move relative to what is stored, so leases that planners take meanwhile are kept and need no
+        The counters change relative to the stored ones, so leases that planners take meanwhile are kept and need no
         retry; only the order of observations and the absorbed claims are conditions.
         """
         stored = expected or self.get(reservation.id)
@@ -197,7 +197,7 @@ class DynamoDbReservationStore:
         condition = (
             f"{expression.exists()} AND {expression.before(OBSERVED_AT, refused_at)}"
         )
-        # Nothing is available, so free is what is outstanding, negated.
+        # Nothing is available, so the free count is minus the outstanding one.
         assignments = [
             expression.assign(OBSERVED_AT, instant(refused_at)),
             f"{expression.name(FREE)} = {expression.value(0)} - {expression.name(OUTSTANDING)}",
@@ -235,7 +235,7 @@ class DynamoDbReservationStore:
             self._remember(reservation_id, ENDING_SAID, said[reservation_id])
 
     def mark_readiness_said(self, said: Mapping[str, str]) -> None:
-        """Remember what was published; a row that is gone needs no memory."""
+        """Remember a published report; a row that is gone needs no memory."""
         for reservation_id in sorted(said):
             self._remember(reservation_id, READINESS_SAID, said[reservation_id])
 

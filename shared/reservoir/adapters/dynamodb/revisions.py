@@ -1,9 +1,8 @@
-"""Listing rows without reading those that are as they were: a narrow index says at which revision each row is.
+"""Lists rows without reading unchanged ones: a narrow index shows the revision of each row.
 
-Every write of a row counts its revision up under the condition of the one before, so a key and a revision stand for one
-content. What was read at a revision therefore holds as long as the index shows that revision; whatever the index shows
-otherwise is read by its key. An index may lag its table by moments: what it shows is then what it showed before, as
-with an index that carries whole rows.
+Every write of a row counts its revision up under the condition of the one before, so a key and a revision identify one
+content. A row that was read at a revision therefore stays valid as long as the index shows that revision; rows that it
+shows at another are read by key. An index may lag its table by moments, as an index with whole rows does.
 """
 
 from collections.abc import Iterator, Mapping
@@ -41,7 +40,7 @@ T = TypeVar("T", bound=Revisioned)
 
 
 class KnownRows(Generic[T]):
-    """What rows said when they were read last; values are frozen, so that passes may share them."""
+    """The rows as they were read last; values are frozen, so that passes may share them."""
 
     def __init__(self) -> None:
         self._values: Mapping[str, T] = {}

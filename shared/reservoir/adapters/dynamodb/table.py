@@ -26,15 +26,15 @@ Value = str | int
 Attributes = dict[str, Any]
 
 DATA: Final = "data"  # the value itself, as JSON
-FORM: Final = "form"  # of the row, so that a reader refuses what it cannot understand
+FORM: Final = "form"  # of the row, so that a reader refuses a form that it does not know
 CURRENT_FORM: Final = 1
 REVISION: Final = ROW_REVISION
 
 BATCH_GET_MAX: Final = 100  # keys in one BatchGetItem
 # Rows are held as they came until they are understood: enough for each reader to have two batches.
 _READ_AT_ONCE: Final = 16 * BATCH_GET_MAX
-# Reasons in a cancelled transaction: the condition did not hold; or somebody's transaction touched the row at the same
-# moment or the table was throttled, where trying again is right because nothing was decided against us.
+# Reasons in a cancelled transaction: the condition did not hold; or another transaction touched the row at the same
+# moment, or the table was throttled. In the last two cases trying again is right, because no condition has failed.
 _CONDITION_FAILED: Final = "ConditionalCheckFailed"
 _CONDITION_FAILED_ALONE: Final = "ConditionalCheckFailedException"
 # A row is larger than DynamoDB takes, or written as it takes none; the first alone, the second in a transaction.
@@ -97,10 +97,10 @@ def data(row: Attributes) -> str:
 def understood(
     rows: Iterable[Attributes], decode: Callable[[Attributes], T]
 ) -> Iterator[T]:
-    """Yield what can be read, and name the other rows in the log: a list goes on without them.
+    """Yield the readable rows, and name the others in the log: a list goes on without them.
 
-    For lists only from whose gaps nothing follows. Who asks for a row by name is told that it cannot be read
-    (``readable``); such a row never passes for one that does not exist.
+    Only for lists whose gaps have no consequences. Asking for an unreadable row by name raises an error (``readable``);
+    it never passes for a row that does not exist.
     """
     for row in rows:
         try:
@@ -121,7 +121,7 @@ def _name(row: Attributes) -> str:
 
 
 def readable(row: Attributes, decode: Callable[[Attributes], T]) -> T:
-    """Return what a row says.
+    """Return the value in a row.
 
     Raises
     ------
@@ -393,8 +393,8 @@ def transact(
 ) -> None:
     """Do all writes or none.
 
-    Raises ConflictError naming the rows whose conditions did not hold, RowsRefusedError naming those that DynamoDB does
-    not take.
+    Raises ConflictError naming the rows whose conditions did not hold, RowsRefusedError naming the rows that DynamoDB
+    refuses.
 
     ``recognise_repeats`` derives the request token from the content: the same transaction again within DynamoDB's ten
     minutes succeeds without doing anything, so that a caller who lost the answer may simply repeat it.
@@ -446,9 +446,9 @@ def transact_what_holds(
     some: Sequence[T],
     writes: Callable[[Sequence[T]], Sequence[Write]],
 ) -> Sequence[T]:
-    """Do the writes of some together, again without those whose own row moved on; return those whose writes were done.
+    """Do all writes that hold together, repeating without those whose own row has changed; return those that were done.
 
-    None, if anything else stands in the way.
+    None, if anything else prevents it.
     """
     rest = list(some)
     while rest:

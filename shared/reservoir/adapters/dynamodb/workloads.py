@@ -63,7 +63,7 @@ _NO_SUCH_INDEX: Final = "ValidationException"
 
 @dataclass(frozen=True, slots=True)
 class _Sized:
-    """A record, and how large its row is but for what stands beside the JSON."""
+    """A record, and the size of its row without the attributes beside the JSON."""
 
     record: WorkloadRecord
     stored_bytes: int
@@ -92,7 +92,7 @@ class DynamoDbWorkloadStore:
             self._table, WAITING_REVISIONS_INDEX, LISTING_KEY, parts
         )
         self._known = KnownRows[WorkloadRecord]()  # what a pass read last
-        self._known_waiting = KnownRows[_Sized]()  # what was listed last
+        self._known_waiting = KnownRows[_Sized]()  # the last listing
 
     def get(self, key: str) -> WorkloadRecord | None:
         """Return the record (consistent read), None when there is none."""
@@ -144,7 +144,7 @@ class DynamoDbWorkloadStore:
         return tuple(waiting[key].record for key in sorted(waiting))
 
     def _page(self, revisions: Mapping[str, int]) -> dict[str, _Sized]:
-        """Return what is listed at these revisions, by key."""
+        """Return the listed rows at these revisions, by key."""
         found = self._known_waiting.at(revisions)
         rows = self._table.get_many(revisions.keys() - found.keys(), self._clock.now())
         read = understood((row for row in rows if LISTING_KEY in row), _sized)
@@ -223,7 +223,7 @@ def returned_write(
 
 def row_of(record: WorkloadRecord) -> Attributes:
     """Write a record as a row."""
-    # What updates change by themselves stands outside the JSON and is left out of it.
+    # Attributes that updates change by themselves stand beside the JSON and are left out of it.
     value = replace(record, revision=0, placed_count=0, pending_since=None)
     return attributes(
         {

@@ -17,7 +17,7 @@ _INFERENCE_RESOURCES: Final = {"AWS": _NEURON, "Qualcomm": "qualcomm.com/qaic"}
 
 # Types whose Neuron devices EC2's answer leaves out, in the form of NeuronInfo.NeuronDevices. Source: AWS Neuron
 # documentation, "Amazon EC2 Trn2 Architecture" (16 Trainium2 of 8 NeuronCores and 96 GiB each, in Trn2 and each of the
-# four instances of a Trn2 UltraServer), as of November 2026. What EC2 says of a type counts before this.
+# four instances of a Trn2 UltraServer), as of November 2026. EC2's own answer about a type comes before this list.
 _NOT_TOLD: Final[Mapping[str, Sequence[Mapping[str, Any]]]] = {
     "trn2u.48xlarge": (
         {
@@ -52,7 +52,7 @@ def accelerators(info: Mapping[str, Any]) -> dict[str, int]:
 
 
 def accelerator_labels(info: Mapping[str, Any]) -> dict[str, object]:
-    """Return Karpenter's labels about GPUs and accelerators, and ours about parts of GPUs; None for what is lacking."""
+    """Return Karpenter's labels about GPUs and accelerators, and ours about parts of GPUs; None for missing facts."""
     gpus = _gpus(info)
     first = gpus[0] if gpus else {}
     devices = _neuron_devices(info) or info.get("InferenceAcceleratorInfo", {}).get(
@@ -80,7 +80,7 @@ def accelerator_labels(info: Mapping[str, Any]) -> dict[str, object]:
 
 
 def gpu_count(gpu: Mapping[str, Any]) -> int:
-    """Return how many devices a guest sees: EC2 says 0 GPUs of a type that has a part of one."""
+    """Return how many devices a guest sees: EC2 shows 0 GPUs for a type that has a part of one."""
     count: int = gpu.get("LogicalGpuCount") or gpu.get("Count", 0)
     return count
 

@@ -1,4 +1,4 @@
-"""Read an account in one region as it is, without a deployment: its instances, and who is asked."""
+"""Reads an account in one region as it is, without a deployment: its instances, and the account's identity."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final

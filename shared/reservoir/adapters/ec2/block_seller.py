@@ -21,7 +21,7 @@ class Ec2BlockSeller:
     """Implements ``reservoir.ports.capacity_blocks.BlockSeller``."""
 
     def __init__(self, buying: "EC2Client", reading: "EC2Client") -> None:
-        """``buying`` must try once only: EC2 has no client token for what it sells."""
+        """``buying`` must try once only: EC2's sales have no client token."""
         self._buying: Any = buying  # the stubs know fewer platforms than EC2 does
         self._reading = reading
         self._changer = Ec2ReservationChanger(buying, reading)

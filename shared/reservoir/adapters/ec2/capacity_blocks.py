@@ -35,7 +35,7 @@ class Ec2CapacityBlocks:
     def offerings(
         self, instance_type: str, *, count: int, hours: int
     ) -> Sequence[BlockOffering]:
-        """Return what is on sale, the soonest first."""
+        """Return the offerings, the soonest first."""
         with map_client_errors():
             pages = self._client.get_paginator(
                 "describe_capacity_block_offerings"

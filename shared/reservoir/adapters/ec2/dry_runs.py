@@ -1,6 +1,6 @@
-"""Dry runs of the calls of a launch: EC2 says whether it would take them, and does nothing.
+"""Dry runs of the calls of a launch: EC2 answers whether it would accept them, and does nothing.
 
-EC2 authorizes first (UnauthorizedOperation), looks at the request then (its own code), and says DryRunOperation last.
+EC2 authorizes first (UnauthorizedOperation), then checks the request (its own code), and answers DryRunOperation last.
 """
 
 from collections.abc import Iterator, Mapping
@@ -55,7 +55,7 @@ class Ec2DryRuns:
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
-        """Let an answer to a dry run pass that says yes."""
+        """Ignore the error by which a dry run succeeds."""
         self._pacer.wait()
         try:
             with map_client_errors():

@@ -30,7 +30,7 @@ _MIB: Final = 1 << 20
 _ARCHITECTURES: Final = {"x86_64": "amd64", "arm64": "arm64"}
 # EC2 shows arm64 guests this much less than the type's memory.
 _ARM64_HIDDEN_MIB: Final = 64
-# The root volume that Karpenter assumes when a class says nothing about it.
+# The root volume that Karpenter assumes for a class that does not specify one.
 _ROOT_VOLUME_BYTES: Final = 20 << 30
 _EFA_TYPES: Final = frozenset({"efa", "efa-only"})
 _NAME: Final = re.compile(r"(?P<category>[a-z]+)(-[0-9]+tb)?(?P<generation>[0-9]+)")

@@ -29,7 +29,7 @@ _PAGE: Final = 1000
 _TERMINATE_MAX: Final = 100
 _TERMINATED: Final = "terminated"
 _LIVE_STATES: Final = ["pending", "running", "shutting-down", "stopping", "stopped"]
-# EC2 sets it on what is launched from a template; nobody can set tags that begin with "aws:".
+# EC2 sets it on instances that are launched from a template; users cannot set tags that begin with "aws:".
 _TEMPLATE_TAG: Final = "aws:ec2launchtemplate:id"
 _TRANSITION: Final = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)")
 _SCHEDULED_CODES: Final = frozenset(
@@ -54,7 +54,7 @@ class Ec2Instances:
         self._tag_pacer = tag_pacer or Pacer(CREATE_TAGS_CALLS)
 
     def get_many(self, instance_ids: Collection[str]) -> Mapping[str, Instance]:
-        """Return those of the instances that EC2 shows and that are ours, or have terminated and lost their tags.
+        """Return the instances that EC2 shows and that are ours, or have terminated and lost their tags.
 
         The ids are a filter, not the request's InstanceIds: there, one that EC2 does not show fails the whole call.
         Many are picked out of all of ours first, which takes a fifth of the calls; the rest is asked for by id.
@@ -92,7 +92,7 @@ class Ec2Instances:
                 yield instance
 
     def _shown(self, filters: "list[FilterTypeDef]") -> Iterator[Instance]:
-        """Yield what EC2 shows, whoever it belongs to."""
+        """Yield the instances that EC2 shows, whoever owns them."""
         pages = self._client.get_paginator("describe_instances").paginate(
             Filters=filters, PaginationConfig={"PageSize": _PAGE}
         )
@@ -148,7 +148,7 @@ class Ec2Instances:
                         Tags=[{"Key": names.NODE_CLAIM_TAG, "Value": claim_id}],
                     )
             except NotFoundError:
-                # gone, or not visible yet; the collector tags what it finds without
+                # gone, or not visible yet; the collector tags untagged ones
                 continue
 
     def list_unhealthy(self) -> tuple[InstanceHealth, ...]:
@@ -173,7 +173,7 @@ class Ec2Instances:
 
 
 def _has_lost_its_tags(instance: Instance) -> bool:
-    """Whether nothing says any more whose an instance was; its id, which a claim of ours noted, does."""
+    """Whether the tags that named its owner are gone; its id, which one of our claims recorded, still names it."""
     return instance.state == _TERMINATED and instance.owner is None
 
 

@@ -20,13 +20,16 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
 
 _PAGE: Final = 200  # DescribeLaunchTemplates' most
-# No collector deletes a template that is younger than its grace, so what was just made stays for longer than it is
-# believed in. One that was there already may go any time; EC2's refusal then has it made again.
+# No collector deletes a template that is younger than its grace, so a template that was just made stays for longer than
+# it is remembered. An older one may be deleted any time; EC2's refusal then has it made again.
 _BELIEVED_FOR: Final = TEMPLATE_GRACE / 2
 
 
 class Ec2LaunchTemplates:
-    """Implements ``LaunchTemplateStore``. A warm process remembers for a while what it made, and does not ask EC2."""
+    """Implements ``LaunchTemplateStore``.
+
+    A warm process remembers for a while which templates it made, and does not ask EC2.
+    """
 
     def __init__(
         self, client: "EC2Client", deployment: str, clock: Clock, pacer: Pacer | None = None
@@ -85,7 +88,7 @@ class Ec2LaunchTemplates:
                 with map_client_errors():
                     self._client.delete_launch_template(LaunchTemplateName=name)
             except NotFoundError:
-                pass  # somebody was faster
+                pass  # another process was faster
         self.forget(names)
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# What a class selects changes when people change it; a warm function asks anew this often.
+# A class's selection changes when people change it; a warm function asks again this often.
 _REMEMBERED: Final = timedelta(minutes=5)
 _ANY_VALUE: Final = "*"
 _LATEST: Final = "latest"

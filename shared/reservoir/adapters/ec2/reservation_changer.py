@@ -1,4 +1,4 @@
-"""EC2 as it makes, changes and cancels on-demand reservations for whoever asks: no call is repeated by the client."""
+"""Makes, changes and cancels on-demand reservations with the caller's credentials: the client repeats no call."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -113,7 +113,7 @@ class Ec2ReservationChanger:
         return (held.id,) if _is_as_ordered(held, order, change) else ()
 
     def _refuse_if_changed(self, change: OrderedChange) -> None:
-        """EC2 knows no condition: what was agreed to for other counts would do and cost something else."""
+        """EC2 has no conditional change: an order agreed to for other counts would do and cost something else."""
         agreed = [(change.reservation_id, change.count_before)]
         if change.into:
             agreed.append((change.into, change.into_count_before))

@@ -10,7 +10,7 @@ from reservoir.ports.errors import RefusedError
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
 
-# With it EC2 refuses to cancel what has ended, and also what is in a state that takes no cancellation yet.
+# The code with which EC2 refuses to cancel a reservation that has ended, or whose state takes no cancellation yet.
 _ENDED_CODE: Final = "InvalidCapacityReservationState"
 
 
@@ -38,7 +38,7 @@ class Ec2ReservationMaker:
         return str(answer["CapacityReservation"]["CapacityReservationId"])
 
     def living(self, tag: str, value: str) -> tuple[str, ...]:
-        """Return what has the tag and has not ended."""
+        """Return the reservations with the tag that have not ended."""
         filters = [{"Name": f"tag:{tag}", "Values": [value]}]
         with map_client_errors():
             pages = self._client.get_paginator("describe_capacity_reservations").paginate(
@@ -54,7 +54,7 @@ class Ec2ReservationMaker:
         )
 
     def cancel(self, reservation_id: str) -> None:
-        """Cancel it; one that has ended already is fine, any other refusal is raised."""
+        """Cancel it; that one has ended already is no error, any other refusal is raised."""
         try:
             with map_client_errors():
                 self._client.cancel_capacity_reservation(

@@ -45,7 +45,8 @@ class Ec2ReservationReader:
             for page in pages:
                 for described in page["CapacityReservations"]:
                     if "CapacityReservationId" not in described:
-                        continue  # what has no id is nobody's, and must not hide all others
+                        # an entry without an id belongs to no reservation, and must not hide all others
+                        continue
                     reservation = parse(described, self._zone_names)
                     found[reservation.id] = reservation
         blocks = {
@@ -133,7 +134,7 @@ def parse(
 
 
 def _kind(described: Mapping[str, Any]) -> ReservationKind:
-    # EC2's type says default for interruptible reservations too; the flag tells them apart.
+    # EC2's type is default for interruptible reservations too; the flag distinguishes them.
     if described.get("Interruptible"):
         return ReservationKind.INTERRUPTIBLE
     if described.get("ReservationType") == ReservationKind.CAPACITY_BLOCK:

@@ -52,7 +52,7 @@ class OnSale:
 
 
 def _unlike(pools: Iterable[NodePool]) -> Iterator[NodePool]:
-    """Yield the pools without those that sell what an earlier one sells: nothing of theirs is looked at again."""
+    """Yield the pools without those that sell what an earlier one sells: these need not be examined again."""
     seen: set[object] = set()
     for pool in pools:
         is_bounded = pool.limits is not None or any(
@@ -81,7 +81,7 @@ def _is_sold(offering: Offering, places: list[Requirement]) -> bool:
 
 
 def _needed_anyway(snapshot: Snapshot) -> Iterator[str]:
-    """Yield types that reserved units and nodes are of, and those that the price of reserved units is derived from."""
+    """Yield the types of reserved units and nodes, and the types from which the price of reserved units is derived."""
     yield from (reservation.instance_type for reservation in snapshot.reservations)
     yield from (node.instance_type for node in snapshot.nodes)
     if snapshot.reservations and snapshot.instance_types:

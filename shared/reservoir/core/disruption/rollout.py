@@ -1,8 +1,8 @@
-"""Rolling updates: which nodes go because their replicas were placed with an earlier spec, and what must run before.
+"""Rolling updates: which nodes end because their replicas were placed with an earlier spec, and what must run first.
 
-A node's replicas leave together, by a drain. As in a Deployment there are never more replicas than wanted and the
-surge, and as long as nothing else takes some away, never fewer that run than wanted less those that may be missing.
-Where a node has more replicas than both bounds together, as many have a place ahead as let one such node go.
+A node's replicas leave together, by a drain. As in a Deployment, there are never more replicas than the wanted ones and
+the surge, and unless something else ends some, never fewer running ones than wanted less those that may be missing.
+Where a node has more replicas than both bounds together, as many get a place ahead as let one such node end.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Set
@@ -176,7 +176,7 @@ def _step(
     if any(node.claim_id in going for node in movable):
         return RolloutStep(surge, "a node that goes to be replaced")
     if not any(left.get(node.pool_name, 0) > 0 for node in movable):
-        # nothing has a place ahead of a node that may not go; what has one already keeps it
+        # no replica gets a place ahead of a node that may not end; one that has a place keeps it
         name = movable[0].pool_name
         used_up = f"the budget of NodePool {name}, which is used up"
         return RolloutStep(workload.surging, used_up)

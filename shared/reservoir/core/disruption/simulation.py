@@ -137,7 +137,7 @@ class PassState:
     def renewed(
         self, candidate: Candidate, pool: NodePool, *, credit_slots: bool = False
     ) -> Plan | None:
-        """Plan one new node of a static pool that takes what is on the candidate; None where there is none to be had.
+        """Plan one new node of a static pool that takes the candidate's replicas; None where there is none.
 
         ``pool`` is the candidate's, perhaps narrower.
         """
@@ -153,7 +153,7 @@ class PassState:
         return bare(plan) if candidate.is_empty else plan
 
     def pending(self) -> Plan:
-        """Plan for the demand that waits already: it has the first right to what is free."""
+        """Plan for the waiting demand: it has the first right to free capacity."""
         return self._solved(self.snapshot, frozenset(), self.offerings)
 
     def begins_anew(self, plan: Plan) -> str | None:
@@ -169,7 +169,7 @@ class PassState:
         return None
 
     def nodes_of_later_steps(self, candidate: Candidate) -> frozenset[str]:
-        """Return the nodes that stay on which one of the candidate's replicas would begin its ladder anew."""
+        """Return the nodes that stay on which one of the candidate's replicas would begin its ladder again."""
         first_steps = [
             self._first_step(placed)
             for placed in candidate.claim.placements
@@ -244,7 +244,7 @@ class PassState:
             offerings=offerings,
         )
         nodes = tuple(
-            # What drains takes nothing new but goes on counting for topology, which is just what is wanted.
+            # A draining node takes nothing new but goes on counting for topology, as it should.
             replace(node, drain_at=self.now) if node.claim_id in closed else node
             for node in snapshot.nodes
         )
@@ -317,7 +317,7 @@ class PassState:
         return replace(node, used=Resources.of(used), placements=placements)
 
     def _requests(self, key: str) -> Resources:
-        """Return what a replica takes; a workload that only waits is in no list of those that run."""
+        """Return what a replica takes; a workload that only waits is not among those that run."""
         known = self.snapshot.workloads.get(key)
         if known is not None:
             return known.requests

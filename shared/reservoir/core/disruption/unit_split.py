@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class UnitSplit:
-    """A free unit of ``source_id`` for a node that was launched at the group; which of its like moves in, EC2 says."""
+    """A free unit of ``source_id`` for a node that was launched at the group; EC2 chooses which one moves in."""
 
     source_id: str
     group_arn: str

@@ -92,8 +92,7 @@ class _Anchors:
 
     @cached_property
     def is_kept(self) -> bool:
-        """Whether following replicas may be where they are: they opened at most one, and there was none before.
-        """
+        """Whether following replicas may be where they are: they opened at most one, and there was none before."""
         openings = sum(
             number for domain, number in self.opened.items() if domain not in self.anchored
         )

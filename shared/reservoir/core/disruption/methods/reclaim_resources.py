@@ -279,8 +279,7 @@ class _Lenders:
     def _loss(
         self, option: _Option, owed: OwedResources, borrowed: _Loans
     ) -> tuple[bool, bool, Fraction, int, int, int, tuple[str, ...]]:
-        """Sort key: single nodes, only loans, the largest borrower; then the least work lost, the fewest replicas.
-        """
+        """Sort key: single nodes, only loans, the largest borrower; then the least work lost, the fewest replicas."""
         shares = [
             Fraction(
                 borrowed[key, name],

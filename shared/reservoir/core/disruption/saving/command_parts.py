@@ -1,9 +1,9 @@
 """The parts of a command: removed nodes whose replicas share no new node with those of the others.
 
-The simulation says where replicas go, not which of them came from which node; those of one workload are alike. So each
-new node is traced to the nodes that its replicas may have come from, dear new nodes to cheap old ones. What a part of
-such a division loses is lost whatever the other parts do: without the part, the rest of the command is as it was, and
-saves more.
+The simulation shows where replicas go, not which of them came from which node; those of one workload are alike. So each
+new node is traced to the nodes that its replicas may have come from, expensive new nodes to cheap old ones. What a part
+of such a division loses is lost whatever the other parts do: without the part, the rest of the command is as it was,
+and saves more.
 """
 
 from collections import Counter
@@ -79,7 +79,7 @@ def _counts(placements: Iterable[PlacedReplicas]) -> dict[str, int]:
     return {placed.workload_key: placed.count for placed in placements}
 
 
-# Branches: three passes over the same hosts, each for those that the one before left something of.
+# Branches: three passes over the same hosts, each over what the pass before left.
 def _traced(nodes: Sequence[Candidate], hosts: Sequence[_PricedHost]) -> list[set[int]]:
     """Return of each host which nodes its replicas came from, by position: from one where that is possible."""
     left = [_counts(candidate.claim.placements) for candidate in nodes]

@@ -1,4 +1,4 @@
-"""What disrupting a node costs its workloads, and what it saves (R-168 to R-171)."""
+"""The cost of disrupting a node for its workloads, and the saving (R-168 to R-171)."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final

@@ -13,8 +13,8 @@ class NodePrices:
     """Today's prices in atto-USD an hour: of spot and on-demand offerings, and of a reserved unit of each type.
 
     Spot prices move, and reserved prices with them, because their ratio to on-demand prices depends on the cheapest
-    spot price. What is compared has to be priced at one moment: by the price of its launch, a reserved node may look
-    dearer than an equal free unit.
+    spot price. Compared nodes must be priced at one moment: by the price of its launch, a reserved node may seem more
+    expensive than an equal free unit.
     """
 
     bought: Mapping[OfferingKey, int]

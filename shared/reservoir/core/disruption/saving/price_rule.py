@@ -36,12 +36,12 @@ class PriceRule:
     """Prices of spot and on-demand offerings, pool totals for the Balanced policy, and minValues of the pools.
 
     ``idle``: prices of the reserved nodes that are empty, by claim. Such a node is a unit that would go back to its
-    reservation, so whoever moves onto it pays for it as for a free unit.
+    reservation, so work that moves onto it pays for it as for a free unit.
     """
 
     prices: Mapping[OfferingKey, int]  # atto-USD an hour
     totals: Mapping[str, PoolTotals]
-    # of pools that ask for any: how many distinct values of which label
+    # of pools with minValues: how many distinct values of which label
     min_values: Mapping[str, Mapping[str, int]]
     type_labels: Mapping[str, Mapping[str, str]]
     idle: Mapping[str, int]  # atto-USD an hour
@@ -100,7 +100,7 @@ class PriceRule:
 
     # Branches: one question after the other, each with its own words.
     def _refusals(self, part: CommandPart, launched: Set[OfferingKey]) -> dict[str, str]:
-        """Say of nodes why they may not go with this part: those that could as well stay, or else all of it."""
+        """Return the reasons of nodes that may not go with this part: those that could as well stay, or else all."""
         alike = [
             candidate for candidate in part.removed if _offering_of(candidate) in launched
         ]
@@ -171,13 +171,13 @@ class PriceRule:
         return _price(part.removed) - self._cost(part.plan)
 
     def _cost(self, plan: Plan) -> int:
-        """Return what the plan launches, and what it keeps of the units that would go back, costs an hour."""
+        """Return the hourly cost of what the plan launches, and of units that it keeps and that would go back."""
         return launch_cost(plan) + sum(
             self.idle.get(placement.claim_id, 0) for placement in plan.existing
         )
 
     def no_cheaper_idle(self, removed: tuple[Candidate, ...]) -> frozenset[str]:
-        """Return the empty reserved nodes that are as dear as each of these: moving onto them gains nothing."""
+        """Return the empty reserved nodes that cost as much as each of these: moving onto them saves nothing."""
         dearest = max(candidate.price for candidate in removed)
         return frozenset(
             claim_id for claim_id, price in self.idle.items() if price >= dearest
@@ -258,8 +258,8 @@ class PriceRule:
         """Drop alternatives that could make a replacement as dear as what it replaces (R-26: worst launch price).
 
         The saving of a part, less one, is split evenly over the nodes to launch for it: even if each of them ends up at
-        its ceiling, something is saved. Of spot for spot only the cheapest types stay (R-181), or the next pass would
-        find the node among dearer ones and move it again.
+        its ceiling, something is saved. When spot replaces spot, only the cheapest types stay (R-181); otherwise the
+        next pass would find the node among more expensive ones and move it again.
         """
         launches = list(plan.launches)
         for part in parts:
