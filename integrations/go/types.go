@@ -144,7 +144,7 @@ type LaunchFailed struct {
 	Workloads []PlacedWorkload `json:"workloads"`
 }
 
-// What was bought, or would have been.
+// The offering that was bought, or would have been.
 type OfferingDetail struct {
 	CapacityReservationID *string      `json:"capacityReservationId,omitempty"`
 	CapacityType          CapacityType `json:"capacityType"`
@@ -522,8 +522,8 @@ type WorkloadAccepted struct {
 	Workload WorkloadRef `json:"workload"`
 }
 
-// The answer to `describe`: what is stored of a workload, and its nodes. Long lists come in
-// several parts.
+// The answer to `describe`: the stored workload, and its nodes. Long lists come in several
+// parts.
 type WorkloadDescribed struct {
 	// Of what was submitted last, whatever its generation; equal content, equal digest.
 	ContentDigest *string `json:"contentDigest,omitempty"`

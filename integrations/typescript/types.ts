@@ -526,7 +526,7 @@ export interface DescribeMessage {
   workload: WorkloadInQuestion;
 }
 /**
- * What was bought, or would have been.
+ * The offering that was bought, or would have been.
  */
 export interface OfferingDetail {
   capacityReservationId?: string | null;
@@ -869,7 +869,7 @@ export interface UnplacedDetail {
   replicas: number;
 }
 /**
- * The answer to `describe`: what is stored of a workload, and its nodes. Long lists come in several parts.
+ * The answer to `describe`: the stored workload, and its nodes. Long lists come in several parts.
  */
 export interface WorkloadDescribed {
   /**

@@ -24,7 +24,7 @@ _NAME: Final = re.compile("[a-z]([a-z0-9-]{0,28}[a-z0-9])?")
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """A deployment: the name of its settings file, where that lies, and what it says."""
+    """A deployment: the name of its settings file, the file's folder, and its content."""
 
     name: str
     path: Path
@@ -109,7 +109,7 @@ def read(path: Path) -> Deployment:
     Raises
     ------
     ManifestError
-        It cannot be read, or something in it is wrong; all that is wrong is told, with lines.
+        It cannot be read, or something in it is wrong; every problem is named, with its line.
     """
     source = str(path)
     if _NAME.fullmatch(path.stem) is None:
@@ -139,7 +139,7 @@ def read(path: Path) -> Deployment:
 
 
 def _folder_problems(path: Path, document: Document) -> Iterator[Problem]:
-    """Say what is wrong with the folder of manifests, whatever else is wrong."""
+    """Return what is wrong with the folder of manifests, whatever else is wrong."""
     named = document.value.get("manifests")
     if not isinstance(named, str) or not named:
         return  # there is none, or the settings' own check refuses it

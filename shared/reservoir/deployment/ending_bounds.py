@@ -59,7 +59,7 @@ class EndingBounds(Model):
     )
 
     def chosen(self) -> dict[str, dict[str, int]]:
-        """Return what was chosen, by the kinds' own names."""
+        """Return the chosen bounds, by the kinds' own names."""
         given = self.model_dump(by_alias=False, exclude_none=True)
         return {kind.replace("_", "-"): _numbers(getattr(self, kind)) for kind in given}
 

@@ -1,4 +1,4 @@
-"""Where AWS is not what this product was made for, and why: said before anything is touched."""
+"""Places in AWS that this product does not support, and why: refused before anything is changed."""
 
 from typing import Final
 

@@ -109,7 +109,7 @@ PolicyName = Annotated[
 
 
 class AdoptedTables(Model):
-    """Tables that exist already, by name: restored ones, or those that an earlier stack left."""
+    """Existing tables, by name: restored ones, or those that an earlier stack left."""
 
     reservations: TableName | None = None
     offerings: TableName | None = None

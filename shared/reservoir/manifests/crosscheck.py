@@ -31,7 +31,7 @@ from reservoir.manifests.parsing.fields import EC2_RESOURCES
 from reservoir.manifests.parsing.load import Document
 from reservoir.manifests.parsing.problems import Problem, Severity, path_of, shown
 
-# Labels that only types with accelerators have, and those that name types, families and categories.
+# Labels that only types with accelerators have, and labels that name types, families and categories.
 _OF_ACCELERATORS: Final = frozenset(
     {
         labels.INSTANCE_GPU_NAME,
@@ -130,7 +130,7 @@ def cross_check(
 ) -> tuple[Doubt, ...]:
     """Return everything that can never launch, or never the way it says, in a fixed order, at most a hundred.
 
-    Of ``unread_kinds`` there may be more objects than these: what one of them could supply is not said to be missing.
+    There may be more objects of ``unread_kinds`` than these: nothing that one of them could supply is reported missing.
     """
     found = (
         doubt
@@ -422,7 +422,7 @@ def _team_doubts(teams: Sequence[Team]) -> Iterator[Doubt]:
 def _quota_doubts(
     teams: Sequence[Team], reservations: Sequence[CapacityReservation]
 ) -> Iterator[Doubt]:
-    """Yield groups of reservations of which teams own more units than there are."""
+    """Yield groups of reservations in which teams own more units than there are."""
     if not reservations:
         return
     snapshot = Snapshot((), tuple(reservations), teams=tuple(teams))

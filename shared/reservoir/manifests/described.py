@@ -55,7 +55,7 @@ class NodeStatus(NodePlacement):
 
 
 class WorkloadDescribed(Event):
-    """The answer to ``describe``: what is stored of a workload, and its nodes. Long lists come in several parts."""
+    """The answer to ``describe``: the stored workload, and its nodes. Long lists come in several parts."""
 
     detail_type: ClassVar[str] = "Workload Described"
 

@@ -1,4 +1,4 @@
-"""Values that EC2 does not have, in documents that have errors, too: one round tells both."""
+"""Values that EC2 does not have, also in documents with errors: one round reports both."""
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -15,7 +15,7 @@ _MOST_DOUBTS: Final = 20  # each is compared with all names that are known
 
 
 def doubts_in(document: Document, known: KnownValues) -> Iterator[Problem]:
-    """Yield the values that its requirements and node selectors ask for, and that nobody has."""
+    """Yield values in its requirements and node selectors that nothing in EC2 has."""
     if isinstance(document.value, dict) and document.value.get("kind") in KINDS:
         yield from islice(_doubts_in(document, known), _MOST_DOUBTS)
 

@@ -54,7 +54,7 @@ class PlacedWorkload(WorkloadRef):
 
 
 class OfferingDetail(Part):
-    """What was bought, or would have been."""
+    """The offering that was bought, or would have been."""
 
     instance_type: str
     zone: str

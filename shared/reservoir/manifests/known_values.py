@@ -57,8 +57,8 @@ def of_catalogue(instance_types: Iterable[InstanceType]) -> KnownValues | None:
 
 @cache
 def shipped() -> KnownValues:
-    """Return what is known without an account: instance types, regions and their ordinary zones."""
-    # only who validates without an account reads the list
+    """Return the values that are known without an account: instance types, regions and their ordinary zones."""
+    # only validation without an account reads the list
     from reservoir.manifests.ec2_names import REGIONS, SIZES
 
     types = frozenset(

@@ -1,4 +1,4 @@
-"""What instances have cost whom."""
+"""What instances have cost each namespace."""
 
 from collections.abc import Collection, Mapping
 from typing import Protocol
@@ -18,16 +18,16 @@ class AccountStore(Protocol):
         ...
 
     def meters_of(self, claim_ids: Collection[str]) -> Mapping[str, Meter]:
-        """Return those of these claims' meters that run, by claim (consistent read). Raises UnreadableRowsError."""
+        """Return the running meters of these claims, by claim (consistent read). Raises UnreadableRowsError."""
         ...
 
     def write(self, claim_id: str, before: Meter | None, reading: MeterReading) -> None:
-        """Add the amounts of a reading to their accounts, and let its meter take the place of ``before``: all or none.
+        """Add the amounts of a reading to their accounts, and replace the meter ``before`` by its own: all or none.
 
         Raises
         ------
         ConflictError
-            The meter is not as ``before`` says, or has ended: nothing is counted twice.
+            The stored meter is not ``before``, or has ended: nothing is counted twice.
         """
         ...
 
@@ -41,5 +41,5 @@ class AccountStore(Protocol):
         ...
 
     def accounts(self, month: str) -> Mapping[AccountLine, Amount]:
-        """Return what was written down of a month (consistent read); meters that run are beside it."""
+        """Return the recorded accounts of a month (consistent read); running meters are not in them."""
         ...

@@ -1,4 +1,4 @@
-"""Capacity Blocks: what EC2 says of their machines and sells, what was bought, and which machines did not boot."""
+"""Capacity Blocks: their machines, offerings and purchases, and the machines that did not boot."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ class BlockOfferingReader(Protocol):
     def offerings(
         self, instance_type: str, *, count: int, hours: int
     ) -> Sequence[BlockOffering]:
-        """Return what is on sale for so many units and hours, the soonest first; EC2 chooses which it shows.
+        """Return the offerings for so many units and hours, the soonest first; EC2 chooses which it shows.
 
         Raises AwsError, for types, counts and durations too that EC2 sells no blocks of.
         """
@@ -91,7 +91,7 @@ class PurchaseStore(Protocol):
         over: Purchase | None,
         expected_revision: int | None,
     ) -> None:
-        """Write a purchase and the book together, over what was read of both.
+        """Write a purchase and the book together, over the versions that were read.
 
         Raises ConflictError when another was written since.
         """
@@ -103,7 +103,7 @@ class PurchaseStore(Protocol):
 
 
 class BlockSeller(Protocol):
-    """EC2 where it sells, asked with the credentials of whoever buys."""
+    """EC2's sales, asked with the credentials of the buyer."""
 
     def buy(self, order: BlockOrder) -> tuple[str, ...]:
         """Buy, and return the ids of the reservations. Asked once: nothing here repeats a call.
@@ -125,7 +125,7 @@ class BootFailureStore(Protocol):
     """Boot failures by reservation, for as long as a later one could follow from them."""
 
     def get(self, reservation_id: str) -> BootFailures | None:
-        """Return what is remembered about the reservation (consistent read)."""
+        """Return the boot failures of the reservation (consistent read)."""
         ...
 
     def put(self, reservation_id: str, failures: BootFailures) -> None:
@@ -140,4 +140,4 @@ class BootFailureStore(Protocol):
 class CapacityBlocks(
     BlockStatusReader, BlockOfferingReader, BlockExtensionReader, Protocol
 ):
-    """What EC2 says about blocks, those of the account and those for sale."""
+    """EC2's answers about blocks, those of the account and those for sale."""

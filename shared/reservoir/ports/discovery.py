@@ -15,7 +15,7 @@ class ReservationReader(Protocol):
     def list_visible(self) -> tuple[ObservedReservation, ...]:
         """Return all of them in every state, by id.
 
-        Zone names are those of this account, whatever the owner calls them.
+        Zone names are those of this account, even where the owner's account has other names for the zones.
         """
         ...
 

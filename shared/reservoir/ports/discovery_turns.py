@@ -8,7 +8,7 @@ from reservoir.core.capacity.discovery_turn import DiscoveryTurn
 
 @dataclass(frozen=True, slots=True)
 class StoredTurn:
-    """The turn of discovery as stored; None at revision 0 while nobody ever took it."""
+    """The turn of discovery as stored; None at revision 0 before the first one."""
 
     turn: DiscoveryTurn | None
     revision: int

@@ -1,4 +1,4 @@
-"""EC2, as far as launches and the life of instances go. Errors are those of :mod:`reservoir.ports.errors`."""
+"""The parts of EC2 that launches and the life of instances need. Errors are those of :mod:`reservoir.ports.errors`."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -30,9 +30,9 @@ class FleetLauncher(Protocol):
 
 
 class DryRuns(Protocol):
-    """EC2's answer to the calls of a launch, asked for without making, launching or counting anything.
+    """EC2's answer to the calls of a launch, without making, launching or counting anything.
 
-    Each raises AwsError when EC2 refuses or cannot be asked, with what it says for people in ``detail``.
+    Each raises AwsError when EC2 refuses or cannot be asked, with EC2's explanation for people in ``detail``.
     """
 
     def make_template(self, template: LaunchTemplate) -> None:
@@ -52,11 +52,11 @@ class LaunchTemplateStore(Protocol):
     """Launch templates that carry our owner tag."""
 
     def ensure(self, template: LaunchTemplate) -> None:
-        """Make the template exist; its name stands for its content. Raises AwsError."""
+        """Make the template exist; its name is derived from its content. Raises AwsError."""
         ...
 
     def forget(self, names: Collection[str]) -> None:
-        """Drop what is remembered about templates that turned out to be missing."""
+        """Forget templates that turned out to be missing."""
         ...
 
     def list_owned(self) -> tuple[StoredTemplate, ...]:
@@ -64,7 +64,7 @@ class LaunchTemplateStore(Protocol):
         ...
 
     def delete(self, names: Collection[str]) -> None:
-        """Delete templates; those that do not exist are passed over."""
+        """Delete templates; templates that do not exist are passed over."""
         ...
 
 
@@ -89,7 +89,7 @@ class InstanceReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TerminationReceipt:
-    """What became of a request to terminate. ``refused`` maps ids to EC2's code (termination protection ...)."""
+    """The result of a request to terminate. ``refused`` maps ids to EC2's code (termination protection ...)."""
 
     accepted: frozenset[str]
     missing: frozenset[str] = frozenset()
@@ -146,7 +146,7 @@ class InstanceTagger(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class InstanceHealth:
-    """What DescribeInstanceStatus says. ``impaired_since`` None: both checks pass or are not known."""
+    """The answer of DescribeInstanceStatus. ``impaired_since`` None: both checks pass or are not known."""
 
     instance_id: str
     impaired_since: datetime | None = None
@@ -192,12 +192,12 @@ class ReservationMaker(Protocol):
         ...
 
     def cancel(self, reservation_id: str) -> None:
-        """Cancel it; one that has ended already is fine. Raises AwsError."""
+        """Cancel it; that one has ended already is no error. Raises AwsError."""
         ...
 
 
 class ReservationChanger(Protocol):
-    """EC2 asked with the credentials of whoever changes; changes themselves go through ``BlockSeller``."""
+    """Reads and quotes with the credentials of the person who changes; ``BlockSeller`` makes the changes."""
 
     def held(self, reservation_id: str) -> HeldReservation | None:
         """Return a reservation as EC2 shows it now, None when it shows none. Raises AwsError."""

@@ -57,7 +57,7 @@ class ConfigurationError(AwsError):
 
 
 class AccessDeniedError(AwsError):
-    """AWS refuses who asks; the same call will fail again until permissions change."""
+    """AWS refuses the caller; the same call will fail again until permissions change."""
 
 
 class RefusedError(AwsError):

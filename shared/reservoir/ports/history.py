@@ -1,4 +1,4 @@
-"""What happened and what was decided, for a limited time."""
+"""Events and decisions, kept for a limited time."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -47,8 +47,8 @@ class HistoryStore(Protocol):
 class Decision:
     """A stored plan and why. The snapshot that it was made from is kept beside it, so that it can be replayed.
 
-    ``policy_json`` is how the planner was set (``reservoir.core.serialisation.policy_json``); None for decisions of
-    disruption, and for those of releases that did not keep it.
+    ``policy_json``: the planner's settings (``reservoir.core.serialisation.policy_json``); None for decisions of
+    disruption, and for decisions of releases that did not keep it.
     """
 
     plan_id: str
@@ -66,7 +66,7 @@ class DecisionStore(Protocol):
         ...
 
     def save_if_changed(self, decision: Decision, snapshot_json: str) -> None:
-        """Keep a decision, unless the one of its id says the same of the same snapshot; that keeps its ``made_at``."""
+        """Keep a decision, unless the one with its id is the same for the same snapshot; that keeps its ``made_at``."""
         ...
 
     def load(self, plan_id: str) -> tuple[Decision, str] | None:
@@ -74,8 +74,8 @@ class DecisionStore(Protocol):
         ...
 
     def summaries(self, plan_ids: Collection[str]) -> Mapping[str, DecisionSummary]:
-        """Return what is told of the decisions that are kept, by id.
+        """Return the summaries of the decisions that are kept, by id.
 
-        Raises UnreadableRowsError with all that cannot be read.
+        Raises UnreadableRowsError with all unreadable ones.
         """
         ...

@@ -43,10 +43,10 @@ class LaunchAttemptStore(Protocol):
 
 
 class ShortageHistory(Protocol):
-    """Shortages that were seen, those that are over included, for as long as a failed probe would count."""
+    """Shortages, including those that are over, for as long as a failed probe would count."""
 
     def get_many(self, offerings: Collection[Remembered]) -> Mapping[Remembered, Shortage]:
-        """Return what is remembered about the offerings."""
+        """Return the shortages of the offerings."""
         ...
 
     def put(self, shortages: Mapping[Remembered, Shortage]) -> None:
@@ -56,15 +56,15 @@ class ShortageHistory(Protocol):
     def begin_probes(
         self, offerings: Collection[R], batch_id: str, now: datetime
     ) -> frozenset[R]:
-        """Let the batch probe those of the offerings that were short; return the ones that others are probing.
+        """Let the batch probe the offerings that were short; return the ones that others are probing.
 
-        A repeat by the same batch changes nothing. Offerings that were not short lately are nobody's probe. Of a class
-        it is not a batch that probes but a single claim.
+        A repeat by the same batch changes nothing. Offerings that were not short lately need no probe. A class is
+        probed by a single claim instead of a batch.
         """
         ...
 
     def forget(self, offerings: Collection[Remembered]) -> None:
-        """Drop what is remembered: EC2 had capacity again."""
+        """Delete the shortages: EC2 had capacity again."""
         ...
 
 
@@ -88,7 +88,7 @@ class LaunchPolicy(Protocol):
         ...
 
     def save_validation(self, node_class_name: str, validation: Validation) -> None:
-        """Store what a dry run of the class said; discovery makes a condition of it. Raises UnreadableRowsError."""
+        """Store the result of a dry run of the class; discovery makes a condition of it. Raises UnreadableRowsError."""
         ...
 
     def block_launches(self, node_class_name: str, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""Queues, what was sent to them, timers and the outbound bus."""
+"""Queues and their messages, timers and the outbound bus."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class LaunchBatch:
     The message carries the claim ids because an index by batch may lag the commit that a launch follows at once. Its
     body is this dataclass in ``reservoir.core.serialisation.json_codec``'s form. ``retry_count``: how often it was sent
     again because EC2 could not be asked, or did not answer. ``correlation_ids`` are those of its workloads, at most
-    ``NAMED_MAX``, for whoever writes a line about it.
+    ``NAMED_MAX``, for lines of the log about it.
     """
 
     batch_id: str
@@ -42,9 +42,9 @@ class WorkQueue(Protocol):
     ) -> None:
         """Ask for a planning pass that begins after this call.
 
-        ``workload_keys``: whose demand has just been written. An index may not list it yet; the pass reads its rows.
-        ``group``: the parts of the group of NodePools that the pass is for, the first of which names it; none are for
-        a pass that finds out. Of one group (and of those that find out) one pass runs at a time.
+        ``workload_keys``: workloads whose demand has just been written. An index may not list them yet; the pass reads
+        their rows. ``group``: the parts of the group of NodePools that the pass is for, the first of which names it;
+        empty for a pass that finds out. One pass of a group (and one that finds out) runs at a time.
         """
         ...
 
@@ -64,7 +64,7 @@ class DemandQueue(Protocol):
     """Where workload systems and people say what they want."""
 
     def send(self, body: str) -> str:
-        """Send a message as whoever the credentials belong to; return SQS's id of it."""
+        """Send a message with the given credentials; return SQS's id of it."""
         ...
 
 
@@ -131,14 +131,14 @@ class UnpublishedEvents(Protocol):
     """Events that the bus refused and that are kept until it takes them."""
 
     def publish(self) -> int:
-        """Publish them and return how many requests that were; raises AwsError for what is refused again."""
+        """Publish them and return how many requests they were; raises AwsError for events that are refused again."""
         ...
 
 
 class StartTimers(Protocol):
-    """Has somebody look at a reservation when it is to begin.
+    """Have a reservation read again when it is to begin.
 
-    It refines the minute's sweep, which looks too: the method raises no AwsError.
+    It refines the minute's sweep, which reads it too: the method raises no AwsError.
     """
 
     def set_start_timer(self, reservation_id: str, at: datetime) -> None:

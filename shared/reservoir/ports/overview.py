@@ -10,7 +10,7 @@ from reservoir.names import Function, Queue
 
 @dataclass(frozen=True, slots=True)
 class QueueDepth:
-    """How many messages wait; ``oldest_s`` is the age of the oldest, None where CloudWatch has not said."""
+    """How many messages wait; ``oldest_s`` is the age of the oldest, None where CloudWatch has not reported it."""
 
     message_count: int
     oldest_s: int | None = None
@@ -20,7 +20,7 @@ class QueueReader(Protocol):
     """The deployment's queues."""
 
     def depths(self) -> Mapping[Queue, QueueDepth]:
-        """Return how full each queue is, approximately, as SQS says it."""
+        """Return the approximate number of messages in each queue, by SQS."""
         ...
 
 
@@ -36,5 +36,5 @@ class AlarmReader(Protocol):
     """The deployment's alarms."""
 
     def alarming(self) -> tuple[str, ...]:
-        """Return the names of those that have gone off, sorted."""
+        """Return the names of the alarms that are in alarm, sorted."""
         ...

@@ -34,7 +34,7 @@ class PolicyStatus:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Whether operators let a NodePool launch, and what they said, the last of all last."""
+    """Whether operators let a NodePool launch, and their operations, the latest last."""
 
     is_paused: bool = False
     operations: tuple[Operation, ...] = ()
@@ -44,9 +44,9 @@ class Pause:
 class PolicyObject:
     """A stored object. ``manifest`` is its wire form without status.
 
-    ``generation`` counts changes of the manifest and starts at 1; ``revision`` is what an apply must have seen, and
-    never comes again for the same kind and name, also when the object is deleted and made anew. Writing the status or
-    the pause changes neither, so that discovery and operators do not get into each other's way. Of an object that is
+    ``generation`` counts changes of the manifest and starts at 1; ``revision`` is the one that an apply must have read,
+    and is never used again for the same kind and name, even when the object is deleted and created again. Writing the
+    status or the pause changes neither, so that discovery and operators do not disturb each other. Of an object that is
     not ``is_readable`` (a newer release wrote it, or it was damaged) only kind and name are known.
     """
 
@@ -90,7 +90,7 @@ class PolicyStore(Protocol):
     def list_all(self) -> tuple[PolicyObject, ...]:
         """Return all objects by kind and name (consistent enough for a planner: may lag a write by moments).
 
-        Those that cannot be read are among them; kinds that this release does not know are not.
+        Unreadable ones are among them; kinds that this release does not know are not.
         """
         ...
 

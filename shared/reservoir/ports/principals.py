@@ -1,4 +1,4 @@
-"""Who somebody is in AWS, whatever becomes of their name."""
+"""The identity of a principal in AWS, which outlasts its name."""
 
 from typing import Protocol
 

@@ -10,7 +10,7 @@ from reservoir.core.safety.tally import Tally
 
 
 class UnreadableRowError(Exception):
-    """A row was written by another version of the product, or damaged: what it says is not known."""
+    """A row was written by another version of the product, or damaged: its content is not known."""
 
 
 @dataclass(frozen=True, slots=True)

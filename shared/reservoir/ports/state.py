@@ -3,8 +3,8 @@
 Each mutating method is one transaction: it happens whole or not at all, and repeating it after an unknown outcome is
 safe, because the revision or state that it requires is gone once it has happened.
 
-A row that a newer release wrote, or that was damaged, is never taken for one that does not exist. Whoever asks for rows
-by key is refused (UnreadableRowsError); listings go on without it, which is why nothing follows from their gaps.
+A row that a newer release wrote, or that was damaged, is never taken for one that does not exist. Asking for it by key
+raises UnreadableRowsError; listings go on without it, which is why their gaps must have no consequences.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -47,9 +47,9 @@ class UnreadableRowsError(UnreadableRowError):
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """Replicas of earlier specs are being replaced: how many more than are wanted may have a place meanwhile.
+    """Replicas of earlier specs are being replaced: how many more than the wanted ones may have a place meanwhile.
 
-    ``waits_for`` says what the next node waits for.
+    ``waits_for``: what the next node waits for.
     """
 
     surge_count: int = 0
@@ -58,10 +58,10 @@ class Rollout:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadRecord:
-    """A workload as stored. ``workload`` is None for the tombstone of a withdraw that came before any submit.
+    """A workload as stored. ``workload`` None: a withdraw came before any submit.
 
-    ``placed_count`` is the number of its replicas on live claims; what is pending follows from it and is never stored.
-    ``finished_count`` of its replicas have done what they were for; they have left their claims and want no place.
+    ``placed_count`` is the number of its replicas on live claims; the number of pending replicas is derived from it and
+    never stored. ``finished_count`` of its replicas have finished; they have left their claims and want no place.
     """
 
     key: str
@@ -76,7 +76,7 @@ class WorkloadRecord:
     unplaced: tuple[UnplacedReplicas, ...] = ()  # why replicas waited after the last plan
     # a tombstone is forgotten then; set when nothing of it runs any more
     expires_at: datetime | None = None
-    sent_by: str | None = None  # SQS's id of whoever sent this generation
+    sent_by: str | None = None  # SQS's id of the sender of this generation
     sent_at: datetime | None = None  # when it was stored
     # SQS's id of the message that it began with; kept until it is withdrawn
     correlation_id: str | None = None
@@ -93,7 +93,7 @@ class WorkloadRecord:
 
     @property
     def surge_count(self) -> int:
-        """Replicas that may have a place beside those that are wanted, while an update replaces what runs."""
+        """Replicas that may have a place beside the wanted ones, while an update replaces running replicas."""
         if self.rollout is None or self.unfinished_count == 0:
             return 0
         return self.rollout.surge_count
@@ -147,11 +147,12 @@ class PlannedCommit:
     """One transaction of a plan: new claims with their leases, and replicas added to claims that exist.
 
     ``claims`` are in state planned, a lease held where ``lease`` is set. ``existing`` maps a claim as it was read to
-    the claim as it shall be (placements grown). ``generations`` are those that the plan was made for, by workload
-    key; workloads that it leaves out are not checked. ``depends_on`` are generations of workloads that get no replicas
-    here and must not have changed either: those that a disruption moves. ``turn`` is what ``NodeClaimStore.turn`` said:
-    the commit needs it to be the same still and counts it up. So it is with ``planning_turns``, which are given as the
-    commit shall leave them, by the group's key. At most ``COMMIT_ITEMS_MAX`` rows are touched in all.
+    the claim as it is to be (with more placements). ``generations``: the generations that the plan was made for, by
+    workload key; workloads that it leaves out are not checked. ``depends_on`` are generations of workloads that get no
+    replicas here and must not have changed either: those that a disruption moves. ``turn``: the result of
+    ``NodeClaimStore.turn``, which must not have changed; the commit counts it up. The same holds for
+    ``planning_turns``, which are given as the commit leaves them, by the group's key. At most ``COMMIT_ITEMS_MAX`` rows
+    are touched in all.
     """
 
     claims: tuple[NodeClaim, ...] = ()
@@ -191,7 +192,7 @@ class PlannedCommit:
         return counts
 
     def free_units_needed(self) -> Mapping[str, int]:
-        """Units that must be free for the commit, by reservation id: all leased but those that wait for a slot."""
+        """Units that must be free for the commit, by reservation id: all leased ones but those that wait for a slot."""
         counts = dict.fromkeys(self.leased_by_reservation(), 0)
         for claim in self.claims:
             if claim.lease is not None and not claim.waits_for_slot:
@@ -232,19 +233,19 @@ class WorkloadStore(Protocol):
     def get_placed(
         self, keys: Collection[str], revisions: Mapping[str, int]
     ) -> Mapping[str, WorkloadRecord]:
-        """Return the records that exist, as ``get_many``; what ``placed_revisions`` said spares reads.
+        """Return the records that exist, as ``get_many``; the result of ``placed_revisions`` spares reads.
 
-        One that was read at that revision, and needed no planning, stands for its row: it may lag as they do. Raises
-        UnreadableRowsError with all others that cannot be read.
+        A record that was read at that revision, and needed no planning, is used instead of its row: it may lag as they
+        do. Raises UnreadableRowsError with all others that cannot be read.
         """
         ...
 
     def read_waiting(
         self, choose: Callable[[Collection[str]], DemandReading]
     ) -> tuple[WorkloadRecord, ...]:
-        """Return, by key, of the records that ``list_needing_planning`` has those that are chosen by their keys.
+        """Return, by key, the records of ``list_needing_planning`` that are chosen by their keys.
 
-        A record that cannot be read, or needs no planning any more, is left out.
+        A record that cannot be read, or no longer needs planning, is left out.
         """
         ...
 
@@ -287,14 +288,14 @@ class ReservationStore(Protocol):
         An observation that began no later than the stored one is dropped, the stored record is returned. Writes nothing
         when neither facts nor leases changed. Leases beyond one transaction follow in further ones, each of which
         leaves too little rather than too much free. A reservation that has no row starts with ``outstanding_count``
-        open leases: its row may be what was lost. An ended reservation without open leases leaves the list.
+        open leases: its row may have been lost. An ended reservation without open leases leaves the list.
 
         Raises
         ------
         ConflictError
             A claim in ``absorbed`` moved on, the row has fewer open leases than those, or it has just come or gone.
         UnreadableRowsError
-            The row that ``expected`` does not tell of, or that was in the way, cannot be read.
+            The row that ``expected`` does not have, or that was in the way, cannot be read.
         """
         ...
 
@@ -303,7 +304,7 @@ class ReservationStore(Protocol):
     ) -> None:
         """EC2 refused a unit: nothing is free until an observation that begins after ``refused_at``.
 
-        ``refusal`` is what EC2 said, if that was not that all units are taken.
+        ``refusal``: EC2's answer, if it was another one than that all units are taken.
         """
         ...
 
@@ -387,8 +388,8 @@ class NodeClaimStore(Protocol):
     def save_many(self, claims: Sequence[NodeClaim]) -> Mapping[str, NodeClaim]:
         """Write claims, each at the revision that it carries (as read), in few requests; return the written ones by id.
 
-        Their placements are unchanged; a held lease may have been settled. A claim that moved on is left out, and so
-        may be any other: what is missing is to be read again and saved by itself.
+        Their placements are unchanged; a held lease may have been settled. A claim that has changed is left out, and so
+        may be any other: the caller reads missing ones again and saves each alone.
         """
         ...
 
@@ -419,8 +420,8 @@ class NodeClaimStore(Protocol):
     ) -> Mapping[str, NodeClaim]:
         """As :meth:`return_replicas` with all replicas of claims, each at the revision that it carries (as read).
 
-        In few requests; returns the written ones by id. Each claim moves with its replicas or not at all. One that
-        moved on is left out, and so may be any other: what is missing is to be read again and returned by itself.
+        In few requests; returns the written ones by id. Each claim moves with its replicas or not at all. A claim that
+        has changed is left out, and so may be any other: the caller reads missing ones again and returns each alone.
         """
         ...
 
@@ -432,7 +433,7 @@ class NodeClaimStore(Protocol):
         record: WorkloadRecord,
         expected_record_revision: int,
     ) -> NodeClaim:
-        """Write a claim of which replicas have finished, and their workload's record, together; as ``save``."""
+        """Write a claim whose replicas have finished, and their workload's record, together; as ``save``."""
         ...
 
 
@@ -449,7 +450,7 @@ class OfferingStore(Protocol):
     def load_with_rests(
         self, only: Collection[str] | None = None
     ) -> tuple[tuple[InstanceType, ...], Rests]:
-        """Return the catalogue, or those of these types, and all that rests: reservations are not in the catalogue.
+        """Return the catalogue, or these types of it, and all rests: reservations are not in the catalogue.
 
         Raises UnreadableRowsError as ``load_catalogue`` does.
         """

@@ -16,20 +16,23 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """Somebody whom AWS vouches for. ``id`` is as SQS's ``SenderId``: a user's, or a role's with the session's name."""
+    """A sender whom AWS has identified.
+
+    ``id`` is as SQS's ``SenderId``: a user's, or a role's with the session's name.
+    """
 
     arn: str
     id: str
 
 
 class Identities(Protocol):
-    """Says who sent what was signed."""
+    """Verifies who signed a request."""
 
     def sender_of(self, digest: str, proof: Mapping[str, str]) -> Sender:
-        """Return whoever signed a request with this digest.
+        """Return the sender who signed a request with this digest.
 
-        Raises AccessDeniedError when the proof is of another digest or AWS does not vouch for it, and TransientError
-        when AWS does not say.
+        Raises AccessDeniedError when the proof is of another digest or AWS does not confirm it, and TransientError when
+        AWS does not answer.
         """
         ...
 

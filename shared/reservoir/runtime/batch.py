@@ -30,7 +30,7 @@ class QueueMessage:
 
     @property
     def sender_id(self) -> str | None:
-        """Who sent it, as SQS says; None when that is not told."""
+        """Who sent it, as SQS says; None when SQS does not say."""
         return self.attributes.get("SenderId")
 
     @property
@@ -76,7 +76,7 @@ def each_message(
             )
             count("MessageRetried")
             failures.append(message.id)
-        except Exception as error:  # noqa: BLE001 # told, and raised below where nothing else would tell it
+        except Exception as error:  # noqa: BLE001 # logged, and raised below where nothing else would
             logger.exception("message met a bug", extra={"message_id": message.id})
             count("MessageBug")
             failures.append(message.id)

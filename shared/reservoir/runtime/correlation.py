@@ -1,4 +1,4 @@
-"""Facts and launches, said in the log of the function that sends them: for whom, as every other line says it."""
+"""Facts and launches in the log of the function that sends them, with the correlation ids of their workloads."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -14,7 +14,7 @@ from reservoir.runtime.observability import CORRELATION_IDS, about, logger
 
 
 class ToldInTheLog:
-    """A bus that also says in the log what is told on it; implements ``reservoir.ports.messaging.EventPublisher``.
+    """A bus whose events are logged too; implements ``reservoir.ports.messaging.EventPublisher``.
 
     Facts about many workloads take several lines, so that each id is in one.
     """
@@ -52,7 +52,7 @@ def _say(kinds: Mapping[str, int], ids: Collection[str]) -> None:
 
 
 class SentInTheLog:
-    """A queue that also says in the log which launches are sent; implements ``reservoir.ports.messaging.WorkQueue``."""
+    """A queue whose launches are logged too; implements ``reservoir.ports.messaging.WorkQueue``."""
 
     def __init__(self, queue: WorkQueue) -> None:
         self._queue = queue
@@ -60,11 +60,11 @@ class SentInTheLog:
     def wake_planner(
         self, *, reason: str, workload_keys: Collection[str] = (), group: Sequence[str] = ()
     ) -> None:
-        """Ask for a planning pass, and say nothing: whoever wrote what is to be planned does."""
+        """Ask for a planning pass, without a line: the function that wrote the demand logs it."""
         self._queue.wake_planner(reason=reason, workload_keys=workload_keys, group=group)
 
     def send_validations(self, node_class_names: Sequence[str]) -> None:
-        """Send them, and say nothing: they are for nobody's workload."""
+        """Send them, without a line: they concern no workload."""
         self._queue.send_validations(node_class_names)
 
     def send_launches(self, batches: Sequence[LaunchBatch], *, delay_s: int = 0) -> None:

@@ -12,7 +12,7 @@ from reservoir.usecases.policy.deploy_policy import NOT_APPLIED, CustomResourceA
 def answered(
     handler: Callable[[dict[str, Any], Any], CustomResourceAnswer],
 ) -> Callable[[dict[str, Any], Any], None]:
-    """Wrap a handler so that CloudFormation is told how it ended, even when that is a bug."""
+    """Wrap a handler so that CloudFormation gets its result, even when that is a bug."""
 
     @functools.wraps(handler)
     def wrapped(event: dict[str, Any], context: Any) -> None:

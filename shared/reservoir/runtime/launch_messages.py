@@ -1,4 +1,4 @@
-"""Messages to the launch function: batches, and classes that a dry run shall try; what is said of the latter."""
+"""Messages to the launch function: batches, and classes to try in a dry run, with the results of the dry runs."""
 
 from reservoir.core.model.node_class import ValidationOutcome
 from reservoir.core.serialisation.json_codec import loads

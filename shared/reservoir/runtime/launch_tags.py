@@ -1,4 +1,4 @@
-"""The deployment's own tags of what it launches, from a variable of the functions."""
+"""The deployment's own tags for its instances, from a variable of the functions."""
 
 import json
 from collections.abc import Mapping

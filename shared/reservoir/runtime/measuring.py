@@ -1,4 +1,4 @@
-"""What was measured, as lines of the log, and as metrics where the deployment pays for them."""
+"""Figures as lines of the log, and as metrics where the deployment pays for them."""
 
 from aws_lambda_powertools.metrics import EphemeralMetrics
 

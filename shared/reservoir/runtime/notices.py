@@ -1,7 +1,7 @@
-"""The reactions queue: events in, notices out, and those that failed back within seconds.
+"""The reactions queue: events in, notices out, and failed messages back within seconds.
 
-EC2 gives two minutes' notice, so what fails in passing is not left until the queue would show it again: it comes back
-after two seconds, then twice as long each time.
+EC2 gives two minutes' notice, so a message that fails in passing does not wait until the queue would show it again: it
+comes back after two seconds, then after twice as long each time.
 """
 
 import json
@@ -18,11 +18,12 @@ from reservoir.runtime.observability import count, logger
 def notices_in(
     received: Sequence[QueueMessage], marking: Collection[str] = ()
 ) -> Mapping[str, Notice]:
-    """Return what the messages tell, by message id.
+    """Return the notices in the messages, by message id.
 
-    What nobody can read or has asked for is counted and dropped: it would never get better. ``marking`` are names of
-    functions that read what strangers write: of theirs only marked nodes are believed, and no word of EC2's. SQS says
-    who has sent a message: the id of a role, and its session, which Lambda calls as the function.
+    A message that cannot be read, or was not asked for, is counted and dropped: it would never get better. ``marking``
+    are names of functions that read strangers' messages: of theirs only marks of nodes are accepted, and nothing that
+    EC2 alone can say. SQS says who has sent a message: the id of a role, and its session, which Lambda names after the
+    function.
     """
     found: dict[str, Notice] = {}
     for message in received:

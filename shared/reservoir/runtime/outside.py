@@ -1,7 +1,7 @@
-"""The one list of what is outside a process: its settings, its time, and every port that something must answer.
+"""The one list of what is outside a process: its settings, its time, and every port that needs an implementation.
 
-On AWS it is ``reservoir.runtime.composition.parts.aws_outside.AwsOutside``; tests and the simulation answer in memory.
-A new store is a property here and its adapter there.
+On AWS it is ``reservoir.runtime.composition.parts.aws_outside.AwsOutside``; tests and the simulation have one in
+memory. A new store is a property here and its adapter there.
 """
 
 from collections.abc import Callable
@@ -93,7 +93,7 @@ class Outside(Protocol):
 
     @property
     def demand_census(self) -> DemandCensus:
-        """Who sent how much of late, and what waits."""
+        """How much each sender sent lately, and what waits."""
 
     @property
     def reservations(self) -> ReservationStore:
@@ -137,7 +137,7 @@ class Outside(Protocol):
 
     @property
     def shortage_history(self) -> ShortageHistory:
-        """Shortages, those that are over included."""
+        """Shortages, including those that are over."""
 
     @property
     def boot_failures(self) -> BootFailureStore:
@@ -173,7 +173,7 @@ class Outside(Protocol):
 
     @property
     def endings(self) -> InstanceTerminator:
-        """Messages about instances that are to end, for who may not end them."""
+        """Messages about instances that are to end, for functions that may not end them."""
 
     @property
     def unpublished_events(self) -> UnpublishedEvents | None:
@@ -185,7 +185,7 @@ class Outside(Protocol):
 
     @property
     def identities(self) -> Identities:
-        """Who signed a request."""
+        """Verifies who signed a request."""
 
     @property
     def queues(self) -> QueueReader:
@@ -233,7 +233,7 @@ class Outside(Protocol):
 
     @property
     def purchases(self) -> PurchaseStore:
-        """What was bought."""
+        """The purchases."""
 
     @property
     def launch_environment(self) -> LaunchEnvironmentReader:

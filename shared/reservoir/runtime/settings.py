@@ -71,7 +71,7 @@ class HttpTokens(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the stack tells its functions."""
+    """The settings that the stack gives its functions."""
 
     tables: Mapping[Table, str]
     queue_urls: Mapping[Queue, str]

@@ -1,8 +1,8 @@
-"""What wake-ups of the planner say.
+"""The content of the planner's wake-ups.
 
-Whoever operates may send them, and so may a newer release beside this one. One that is not understood is heeded for
-what it surely says, that somebody should plan, and asks for everybody. It never fails a pass: the queue's group would
-be held up while its messages are hidden.
+Operators may send them, and so may a newer release beside this one. One that is not understood certainly asks for a
+pass, so it asks for a pass over all demand. It never fails a pass: that would hold up the queue's group while its
+messages are hidden.
 """
 
 import json
@@ -16,7 +16,7 @@ _UNKNOWN: dict[str, Any] = {"workloads": []}
 
 
 def woken_by(event: dict[str, Any]) -> Woken:
-    """Read a batch of SQS. The minute's wake-up is an event of EventBridge and says that nothing was written."""
+    """Read a batch of SQS. The minute's wake-up is an event of EventBridge: nothing was written."""
     bodies = [_understood(record.get("body")) for record in event.get("Records", [])]
     ours = [body for body in bodies if "workloads" in body]
     groups = [body["group"] for body in ours if "group" in body]

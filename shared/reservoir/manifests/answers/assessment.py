@@ -9,14 +9,14 @@ from reservoir.manifests.event_parts import Part
 
 
 class AssessedHolder(Part):
-    """Who has instances, as their tags tell."""
+    """An owner of instances, by their tags."""
 
     holder: str
     instances: int
 
 
 class AssessedReservation(Part):
-    """A reservation and who uses it."""
+    """A reservation and its users."""
 
     id: str
     account: str = Field(description="Whose it is.")

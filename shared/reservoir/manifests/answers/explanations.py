@@ -36,7 +36,7 @@ class Origin(Part):
 
 
 class Standing(Part):
-    """What voluntary disruption last decided about a node, or what became of it."""
+    """Voluntary disruption's last decision about a node, or what happened to it."""
 
     status: Literal["stays", "being-replaced", "draining", "gone"]
     text: str

@@ -40,7 +40,7 @@ class WorkloadState(StrEnum):
 
 
 class WorkloadRowSpec(Part):
-    """What was asked for."""
+    """The demand."""
 
     replicas: int
     generation: int
@@ -58,7 +58,7 @@ class GenerationReplicas(Part):
 
 
 class WorkloadRowStatus(Part):
-    """What became of it."""
+    """Its state."""
 
     state: WorkloadState
     placed: int
@@ -97,7 +97,7 @@ class WorkloadRow(Row):
 
 
 class NodeRowSpec(Part):
-    """What was bought."""
+    """What the node was bought as."""
 
     node_pool: str
     node_class: str
@@ -135,7 +135,7 @@ class NodeRow(Row):
 
 
 class ReservationRowSpec(Part):
-    """What was reserved."""
+    """The reserved units."""
 
     kind: ReservationKind
     instance_type: str
@@ -294,7 +294,7 @@ class BlockOfferingRow(Row):
 
 
 class PurchaseSpec(Part):
-    """What was to be bought, for how much, and who wanted it."""
+    """The order: what was to be bought, for how much, and for whom."""
 
     instance_type: str
     zone: str
@@ -314,7 +314,7 @@ class PurchaseSpec(Part):
 
 
 class PurchaseStatus(Part):
-    """What became of it."""
+    """The outcome."""
 
     state: str = Field(description="`intended` (not settled), `bought` or `not-bought`.")
     capacity_reservation_ids: list[str] = Field(default_factory=list)
@@ -333,7 +333,7 @@ class PurchaseRow(Row):
 
 
 class DecisionRowStatus(Part):
-    """What it brought about."""
+    """The decision's results."""
 
     made_at: AwareDatetime
     summary: dict[str, int]

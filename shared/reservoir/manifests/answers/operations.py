@@ -112,7 +112,7 @@ class OperationRequest(Model):
 
 
 class OperationResult(Model):
-    """What became of one object."""
+    """The result for one object."""
 
     name: str
     outcome: Literal["done", "unchanged", "refused"]

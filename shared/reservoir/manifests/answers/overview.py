@@ -9,7 +9,7 @@ from reservoir.manifests.events import ReadinessProblem
 
 
 class NotKnown(Part):
-    """A source that did not answer. What it would have said is not known, and is never nought."""
+    """A source that did not answer. Its part is not known, and never shown as zero."""
 
     unknown: str = Field(description="Why.")
 
@@ -62,7 +62,7 @@ class WaitingNow(Part):
 
 
 class BoughtNow(Part):
-    """What was bought beside reservations for one workload."""
+    """Capacity that was bought beside reservations for one workload."""
 
     workload: str
     nodes: int
@@ -80,9 +80,10 @@ class TeamNow(Part):
 
 
 class ThereNow(Part):
-    """What there is, as the tables say.
+    """What there is, by the tables.
 
-    ``unreadWorkloads`` wait beside what was read; of each, one replica is counted as waiting, without a reason.
+    ``unreadWorkloads`` wait in addition to those that were read; one replica of each is counted as waiting, without a
+    reason.
     """
 
     taken_at: AwareDatetime
@@ -95,7 +96,7 @@ class ThereNow(Part):
 
 
 class RefusedNow(Part):
-    """An event of the last day that tells of a refusal."""
+    """An event of the last day that reports a refusal."""
 
     at: AwareDatetime
     type: str

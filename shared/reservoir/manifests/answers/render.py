@@ -20,7 +20,7 @@ def wire_form(manifest: BaseModel) -> dict[str, Any]:
 
 
 def says_the_same(stored: Mapping[str, Any], given: BaseModel) -> bool:
-    """Whether a stored manifest means what is given: a field that is left out has its default."""
+    """Whether a stored manifest and a given one mean the same: a field that is left out has its default."""
     return _without_defaults(stored, type(given)) == given.model_dump(
         mode="json", by_alias=True, exclude_defaults=True
     )
@@ -35,7 +35,7 @@ def comparable(manifest: Mapping[str, Any], model: type[BaseModel]) -> dict[str,
 def _without_defaults(
     manifest: Mapping[str, Any], model: type[BaseModel]
 ) -> dict[str, Any] | None:
-    """Return what a manifest says beyond defaults, None when this release does not understand it."""
+    """Return a manifest without its defaults, None when this release does not understand it."""
     try:
         known = model.model_validate(dict(manifest), context=STORED)
     except ValidationError:

@@ -1,4 +1,4 @@
-"""The status that users see beside a manifest: conditions, what was found, counts (the ODCR RFC's status block)."""
+"""The status that users see beside a manifest: conditions, discovery's results, counts (as in the ODCR RFC)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ def node_class_status(
     reservations: Iterable[CapacityReservation],
     now: datetime,
 ) -> dict[str, Any]:
-    """Return an EC2NodeClass's status; ``reservations`` are those that the class selects."""
+    """Return an EC2NodeClass's status; ``reservations``: the ones that the class selects."""
     status: dict[str, Any] = {
         "capacityReservations": [
             _reservation(each, now)
@@ -55,7 +55,7 @@ def node_pool_status(
     counted: Census | None = None,
     lacking: Shortfall | None = None,
 ) -> dict[str, Any]:
-    """Return a NodePool's status; ``claims`` are the pool's live ones, ``paused`` says who paused it and why.
+    """Return a NodePool's status; ``claims`` are the pool's live ones, ``paused``: who paused it and why.
 
     ``counted``: how many nodes a static pool wants, has, and is about to have; ``lacking``: why it has fewer.
     """
@@ -97,7 +97,7 @@ class QuotaUse:
     total: int
     # units by team; the empty name: of no team
     borrowers: Mapping[str, int] = field(default_factory=dict)
-    # when the first of what is lent should come back, where that is known
+    # when the first loan should come back, where that is known
     back_at: datetime | None = None
 
 
@@ -123,7 +123,7 @@ class ResourceUse:
 
 @dataclass(frozen=True, slots=True)
 class TeamSpending:
-    """What was spent for a team in a month so far, in micro-USD; by namespace and capacity type seconds and money."""
+    """A team's cost of a month so far, in micro-USD; seconds and money by namespace and capacity type."""
 
     month: str
     spent_micro_usd: int

@@ -1,1 +1,1 @@
-"""Manifests out of what other systems call their capacity: what has a counterpart is taken, all else is named."""
+"""Manifests from other systems' definitions of capacity: parts with a counterpart are converted, others are named."""

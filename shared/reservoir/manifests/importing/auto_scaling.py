@@ -27,7 +27,7 @@ class Templates:
         return self.named.get(str(reference))
 
     def read(self) -> list[SourcePart]:
-        """Return those that anything was taken from, each once, whatever it is called."""
+        """Return the templates that were used, each once, by whatever names."""
         every = [*self.named.values(), *self.logical.values()]
         once = {id(part): part for part in every if part.is_read}
         return list(once.values())
@@ -160,7 +160,7 @@ def _reservations(draft: Draft, part: SourcePart) -> None:
 def apply_named_template(
     draft: Draft, named: SourcePart, templates: Templates, *names: str
 ) -> None:
-    """Take over what the launch template says, if it is in the input too; ``names`` are fields that may name it."""
+    """Convert the launch template, if it is in the input too; ``names`` are fields that may name it."""
     given = [name for name in names if name in named]
     references = [named.take(name) for name in given]
     named.skip("version", "overrides")

@@ -41,7 +41,7 @@ def is_template(value: Mapping[str, Any]) -> bool:
 
 
 def with_defaults(document: Document) -> Document:
-    """Return a template in which parameters that have a default stand for it."""
+    """Return a template in which parameters are replaced by their defaults."""
     stated = document.value.get("Parameters")
     parameters = stated if isinstance(stated, dict) else {}
     defaults = {

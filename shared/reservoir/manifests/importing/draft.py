@@ -16,7 +16,7 @@ from reservoir.manifests.parsing.problems import shown
 ARCHITECTURE: Final = "kubernetes.io/arch"
 CAPACITY_TYPE: Final = "karpenter.sh/capacity-type"
 ZONE: Final = "topology.kubernetes.io/zone"
-# What stands where the source names nothing; as in the examples.
+# Values for what the source does not name; as in the examples.
 ROLE: Final = "reservoir-node"
 _TAGGED: Final = [{"tags": {"reservoir": "true"}}]
 _LONGEST_NAME: Final = 63
@@ -27,7 +27,7 @@ _MINE: Final = re.compile(r"(aws:|karpenter|kubernetes\.io/|eks:|reservoir)")
 
 
 def name_of(text: str | None, otherwise: str) -> str:
-    """Return a name that an object may have, as near to somebody else's as can be."""
+    """Return a name that an object may have, as near to the given one as possible."""
     plain = re.sub(r"[^a-z0-9]+", "-", (text or "").lower()).strip("-")[:_LONGEST_NAME]
     return plain.strip("-") or otherwise
 
@@ -39,7 +39,7 @@ def among(key: str, values: Iterable[str]) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class Draft:
-    """What is known so far. ``source`` is where notes about what is missing point to."""
+    """The draft of an object. ``source``: the place that notes about missing parts point to."""
 
     name: str
     source: SourcePart
@@ -206,7 +206,7 @@ class Draft:
         ]
 
     def _keep_ids(self) -> None:
-        """Leave out what only stands for an id, such as a placeholder, and say so."""
+        """Leave out values that are only a substitute for an id, such as a placeholder, and note it."""
         self.subnets = self._ids("subnet", self.subnets)
         self.groups = self._ids("sg", self.groups)
         images = [self.image["id"]] if self.image and "id" in self.image else []

@@ -20,7 +20,7 @@ _NEW_POLICY: Final = "WhenEmptyOrUnderutilized"
 
 
 def from_object(document: Document, part: SourcePart) -> dict[str, Any] | None:
-    """Return an object as it can be applied here; None, with a note, for what is of another kind."""
+    """Return an object as it can be applied here; None, with a note, for an object of another kind."""
     kind = str(document.value.get("kind"))
     if kind not in KINDS:
         instead = (

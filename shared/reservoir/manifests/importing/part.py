@@ -1,4 +1,4 @@
-"""A part of somebody else's configuration: what is read of it is taken, and what nobody has read is named."""
+"""A part of another system's configuration: values that are read are converted, and the others are named."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -51,7 +51,7 @@ class SourcePart:
         return int(text) if text is not None and text.isdecimal() else None
 
     def flag(self, name: str) -> bool:
-        """Return whether it is said to be so."""
+        """Return whether it is true."""
         return str(self.take(name)).lower() == "true"
 
     def texts(self, name: str) -> list[str]:
@@ -133,7 +133,7 @@ class SourcePart:
         return bool(self._taken)
 
     def finish(self) -> None:
-        """Name what nobody has read, here and further in."""
+        """Name all values that were not read, here and further in."""
         for key, name in self._names.items():
             if key not in self._taken and self.value[name] not in (None, "", [], {}):
                 message = "has no counterpart here"

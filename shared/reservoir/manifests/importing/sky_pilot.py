@@ -35,7 +35,7 @@ _ELSEWHERE: Final = "Reservoir has EC2 in one region"
 
 
 def from_task(part: SourcePart, reservations: list[str], otherwise: str) -> Iterator[Any]:
-    """Yield the workload of a task, and the draft that it fits; tasks of several clouds count with what is AWS's."""
+    """Yield the workload of a task, and the draft that it fits; of tasks for several clouds, AWS's part counts."""
     name = name_of(part.text("name"), otherwise)
     resources = part.part("resources")
     draft = Draft(name, part)
@@ -130,7 +130,7 @@ def _cloud_of(choice: SourcePart) -> str:
 
 
 def _choice(draft: Draft, requests: dict[str, Any], choice: SourcePart, cloud: str) -> None:
-    """Take over one set of resources; what was for another cloud is wanted here too."""
+    """Convert one set of resources; those for another cloud are wanted here too."""
     if cloud not in ("", "aws"):
         choice.note("infra" if "infra" in choice else "cloud", _ELSEWHERE)
     place = (choice.text("infra") or "").split("/") if cloud == "aws" else []

@@ -33,7 +33,7 @@ _OF_A_TASK: Final = frozenset({"resources", "run", "num_nodes"})
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """Manifests as they can be applied, and what is to be said of what they were made of."""
+    """Manifests as they can be applied, and notes about their sources."""
 
     manifests: list[dict[str, Any]]
     problems: list[Problem]
@@ -41,7 +41,7 @@ class Imported:
 
 @dataclass(slots=True)
 class _Import:
-    """What was found so far, in all files."""
+    """The results so far, of all files."""
 
     problems: list[Problem] = field(default_factory=list)
     parts: list[SourcePart] = field(default_factory=list)
@@ -214,7 +214,7 @@ def _unknown(document: Document) -> Problem:
     return Problem("", "form", message, document.line_of(()), source=document.source)
 
 
-# The first field that is there tells what a document is.
+# The first field that a document has decides which format it is.
 _BY_FIELD: Final[Mapping[str, Callable[[_Import, SourcePart], Iterator[Any]]]] = {
     "scheduling": _cluster,
     "nodegroup": _nodegroup,

@@ -34,7 +34,7 @@ _MILLION: Final = 10**6
 
 
 def refusals(kubelet: Any) -> Iterator[str]:
-    """Yield what is wrong about the amounts; Karpenter's server or controller refuses the same."""
+    """Yield what is wrong with the amounts; Karpenter's server or controller refuses the same."""
     if not isinstance(kubelet, Mapping):
         yield "must be a mapping"
         return

@@ -332,7 +332,7 @@ class NodeClassSpec(Model):
             )
 
     def notes(self) -> Iterator[tuple[str, str]]:
-        """Yield what is another's to do here, and what an alias selects for whoever comes from a cluster."""
+        """Yield fields that have another meaning here, and what an alias selects, for users who come from a cluster."""
         if self.instance_store_policy is not None:
             yield (
                 "instanceStorePolicy",
@@ -360,14 +360,14 @@ class NodeClassSpec(Model):
 
     @property
     def family(self) -> str:
-        """The family of the class's images in lower case, as far as the class says."""
+        """The family of the class's images in lower case, as far as the class names it."""
         named = self.ami_family if self.ami_family in AMI_FAMILIES else None
         aliases = [term.alias for term in self.ami_selector_terms if term.alias is not None]
         return str(named or (aliases[0].partition("@")[0] if aliases else "")).lower()
 
     @property
     def root_volume_bytes(self) -> int | None:
-        """The size of the volume that replicas write to; None where nothing says it."""
+        """The size of the volume that replicas write to; None where it is not known."""
         mappings = self.block_device_mappings
         marked = [mapping for mapping in mappings if mapping.root_volume]
         of_family = [

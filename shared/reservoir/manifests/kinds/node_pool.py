@@ -189,7 +189,7 @@ class TemplateSpec(Model):
 
     @classmethod
     def refusals(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
-        """Check that no two taints have one key and effect, of which a node keeps only one."""
+        """Check that no two taints have the same key and effect: a node keeps only one of them."""
         seen = set[tuple[str, str]]()
         for name in ("taints", "startupTaints"):
             given = raw.get(name)
@@ -327,9 +327,10 @@ class NodePoolSpec(Model):
 
 
 def _names_types(requirements: Requirements) -> bool:
-    """Whether somebody chose the pool's types by name, or their GPUs by their size.
+    """Whether the pool's types are chosen by name, or their GPUs by size.
 
-    A part of a GPU is a GPU to whoever requests one, and the cheapest: pools that allow what comes leave it out.
+    A part of a GPU is a GPU to the workload that requests one, and the cheapest: pools that do not choose leave such
+    types out.
     """
     chosen = (labels.INSTANCE_TYPE, labels.INSTANCE_FAMILY)
     listed = any(key in requirements and not requirements[key].complement for key in chosen)

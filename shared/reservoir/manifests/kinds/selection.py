@@ -77,7 +77,7 @@ class NodeSelectorRequirement(Model):
 
     key: RequiredKey
     operator: OperatorField
-    # The first wrong one is told: of thousands the others cost whoever reads them.
+    # Only the first wrong value is reported: thousands of them would cost every reader time.
     values: Annotated[list[RequiredValue], FailFast()] = Field(
         default_factory=list, max_length=MOST_VALUES
     )

@@ -1,4 +1,4 @@
-"""Team (``reservoir/v1``): who may ask for what."""
+"""Team (``reservoir/v1``): what a team may ask for, own and spend."""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""What one workload may cost everybody else: whoever plans reads all of it in each pass, and a row has room for it.
+"""What one workload may cost all others: the planner reads all of it in each pass, and a row has room for it.
 
 A bound is named in its refusal. Each is several times what a workload of a cluster has.
 """
@@ -10,7 +10,7 @@ from reservoir.core.model.workload import AffinityTerm, LabelSelector, Workload
 from reservoir.core.scheduling_terms.requirements import Requirements
 from reservoir.core.serialisation.json_codec import dumps
 
-# Nobody reads them but who wrote them, and one that says do-not-disrupt.
+# Only their author reads them, and one that sets do-not-disrupt.
 MOST_ANNOTATION_BYTES: Final = 16 * 1024
 # Requirements, tolerations, topology terms and parts of selectors, and values within them; a list of all instance types
 # is 1,200 values.

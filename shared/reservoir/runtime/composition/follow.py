@@ -8,12 +8,12 @@ from reservoir.usecases.node_life.follow_replicas import FollowReplicas
 
 @once
 def follow_replicas() -> FollowReplicas:
-    """Return who follows replicas."""
+    """Return the use case that reads reports about replicas."""
     return follow_replicas_from(process_outside())
 
 
 def follow_replicas_from(outside: Outside) -> FollowReplicas:
-    """Wire who follows replicas."""
+    """Wire the use case that reads reports about replicas."""
     return FollowReplicas(
         claims=outside.node_claims,
         workloads=outside.workloads,

@@ -30,7 +30,7 @@ def intake_from(outside: Outside) -> Intake:
 
 @once
 def describe() -> Describe:
-    """Return who answers questions."""
+    """Return the use case that answers questions."""
     outside = process_outside()
     return Describe(outside.workloads, outside.node_claims, outside.publisher)
 
@@ -43,7 +43,7 @@ def rejections() -> RejectDemand:
 
 
 def demand_rules() -> DemandRules:
-    """Return what the policy that is stored now says of demand."""
+    """Return the stored policy's rules about demand."""
     objects = process_outside().policy.list_all()
     teams = policy_of(item for item in objects if item.kind is PolicyKind.TEAM)
     return DemandRules(

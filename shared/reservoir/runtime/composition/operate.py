@@ -34,7 +34,7 @@ def operate_from(outside: Outside) -> Operate:
 
 
 def identities() -> Identities:
-    """Return who says who sent a request."""
+    """Return the port that verifies the sender of a request."""
     return process_outside().identities
 
 

@@ -32,7 +32,7 @@ def keep_accounts() -> KeepAccounts:
 
 @once
 def tell_teams() -> TellTeams:
-    """Return what tells what teams use and spend."""
+    """Return the use case that publishes what teams use and spend."""
     outside = process_outside()
     return TellTeams(
         outside.accounts,
@@ -65,7 +65,7 @@ def take_sample_from(outside: Outside) -> TakeSample:
 
 
 def publishes_metrics() -> bool:
-    """Whether what is measured becomes metrics of CloudWatch too."""
+    """Whether figures become metrics of CloudWatch too."""
     return process_outside().settings.publishes_metrics
 
 

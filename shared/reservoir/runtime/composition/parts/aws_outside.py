@@ -1,6 +1,6 @@
-"""What is outside a process, on AWS; each part is made when first used, so a cold start pays only for what it touches.
+"""What is outside a process, on AWS; each part is made when first used, so a cold start pays only for what it uses.
 
-It stands among the compositions because one port, ``LaunchPolicy``, is answered by a use case over another port.
+It is one of the compositions because a use case over another port implements one port, ``LaunchPolicy``.
 """
 
 import time
@@ -137,7 +137,7 @@ class AwsOutside:
 
     @cached_property
     def demand_census(self) -> DynamoDbDemandCensus:
-        """Who sent how much of late."""
+        """How much each sender sent lately."""
         return DynamoDbDemandCensus(
             self.dynamodb,
             self.settings.tables[Table.WORKLOADS],
@@ -220,7 +220,7 @@ class AwsOutside:
 
     @cached_property
     def accounts(self) -> DynamoDbAccounts:
-        """What instances have cost whom."""
+        """What instances have cost each namespace."""
         return DynamoDbAccounts(
             self.dynamodb, self.settings.tables[Table.ACCOUNTS], self.clock
         )
@@ -234,7 +234,7 @@ class AwsOutside:
 
     @cached_property
     def shortage_history(self) -> DynamoDbShortageHistory:
-        """Shortages, those that are over included."""
+        """Shortages, including those that are over."""
         return DynamoDbShortageHistory(
             self.dynamodb, self.settings.tables[Table.OFFERINGS], self.clock
         )
@@ -328,7 +328,7 @@ class AwsOutside:
 
     @cached_property
     def identities(self) -> StsIdentities:
-        """Who signed a request."""
+        """Verifies who signed a request."""
         return StsIdentities(make_client("sts"))
 
     @cached_property
@@ -402,7 +402,7 @@ class AwsOutside:
 
     @cached_property
     def purchases(self) -> DynamoDbPurchases:
-        """What was bought."""
+        """The purchases."""
         return DynamoDbPurchases(
             self.dynamodb, self.settings.tables[Table.POLICY], self.clock
         )

@@ -23,5 +23,5 @@ def draining_from(outside: Outside) -> Draining:
 
 
 def marking_from(outside: Outside) -> Draining:
-    """Return the drain protocol for who reads what strangers write: it marks the nodes that ``react`` then ends."""
+    """Return the drain protocol for functions that read strangers' messages: it marks nodes that ``react`` ends."""
     return replace(draining_from(outside), terminator=outside.endings)

@@ -24,11 +24,11 @@ class Process:
 
 
 class _FunctionOutside(AwsOutside):
-    """That of a function, which has a log."""
+    """What is outside a function: as for any process, and a log."""
 
     @cached_property
     def publisher(self) -> EventPublisher:
-        """The outbound bus; what is published there is in the log too."""
+        """The outbound bus; events that are published are logged too."""
         return ToldInTheLog(super().publisher)
 
     @cached_property

@@ -30,7 +30,7 @@ def snapshot_gatherer_from(outside: Outside) -> SnapshotGatherer:
 
 
 def planner_policy(outside: Outside) -> SchedulingPolicy:
-    """Return how the planner decides: what is bought now is paid for hours, so column generation is worth its time."""
+    """Return how the planner decides: bought capacity is paid for hours, so column generation is worth its time."""
     return replace(outside.settings.scheduling, with_certificate=True)
 
 
@@ -48,7 +48,7 @@ def check(
 
 
 def solve_in_full(snapshot: Snapshot, now: datetime, policy: SchedulingPolicy) -> Plan:
-    """Solve for as long as it takes: what is compared with another plan must not depend on the machine's speed."""
+    """Solve for as long as it takes: plans that are compared must not depend on the machine's speed."""
     return scheduler.solve(snapshot, now=now, policy=policy)
 
 
