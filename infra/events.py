@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from aws_cdk import ArnFormat, Duration, Stack
+from aws_cdk import ArnFormat, Duration, RemovalPolicy, Stack
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
@@ -21,6 +21,7 @@ from reservoir.names import (
     Function,
     Queue,
     output_name,
+    timers_group,
 )
 
 MINUTES_A_DAY: Final = 24 * 60
@@ -290,7 +291,11 @@ class DrainTimers(Construct):
         stack = Stack.of(self)
         self.dead_letters_arn = undelivered.queue_arn
         self.group = scheduler.ScheduleGroup(
-            self, "Group", schedule_group_name=f"{stack.stack_name}-drain"
+            self,
+            "Group",
+            schedule_group_name=timers_group(stack.stack_name),
+            # The CDK retains groups: one would outlive a create that fails, and its name be taken in the next.
+            removal_policy=RemovalPolicy.DESTROY,
         )
         self.target_arn = stack.format_arn(
             service="lambda",

@@ -293,6 +293,11 @@ EXAMINED: Final = (
 )
 
 
+def timers_group(stack: str) -> str:
+    """Return the name of the schedule group that a stack's timers are in."""
+    return f"{stack}-drain"
+
+
 def function_name(stack: str, function: Function) -> str:
     """Return the Lambda function's name.
 

@@ -106,6 +106,11 @@ class Story:
                 each["FunctionName"]
                 for each in client("lambda").list_functions()["Functions"]
             ],
+            "timers": [
+                group["Name"]
+                for group in client("scheduler").list_schedule_groups()["ScheduleGroups"]
+                if group["Name"] != "default"
+            ],
         }
 
     def indexes(self, table: Table) -> set[str]:
@@ -142,6 +147,7 @@ NOTHING: Final[dict[str, list[str]]] = {
     "logs": [],
     "buckets": [],
     "functions": [],
+    "timers": [],
 }
 
 
@@ -164,6 +170,16 @@ def test_a_first_create_that_fails_leaves_nothing_behind_and_is_not_in_the_way(
         assert story.holds() == NOTHING
     wrong.unlink()
     story.settings(**SETTINGS)
+
+
+def test_timers_that_a_release_before_left_are_named_before_their_name_is_in_the_way(
+    story: Story,
+) -> None:
+    scheduler = story.aws.client("scheduler")
+    scheduler.create_schedule_group(Name="Reservoir-drain")
+    with pytest.raises(ManifestError, match="delete-schedule-group --name Reservoir-drain"):
+        story.deploy()
+    scheduler.delete_schedule_group(Name="Reservoir-drain")
 
 
 def test_the_next_attempt_creates_and_then_protects_also_after_one_that_was_protected(

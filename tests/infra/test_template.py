@@ -215,6 +215,20 @@ def test_state_survives_the_stack(resources: Resources) -> None:
         )
 
 
+def test_what_is_kept_is_kept_by_no_create_that_fails_and_has_no_chosen_name(
+    resources: Resources,
+) -> None:
+    """Else the next create of this name would meet it: CloudFormation makes nothing that exists already."""
+    policies = {resource.get("DeletionPolicy", "Delete") for resource in resources.values()}
+    assert policies == {"Delete", "RetainExceptOnCreate"}
+    for resource in resources.values():
+        if resource.get("DeletionPolicy") == "RetainExceptOnCreate":
+            for field in ("BucketName", "LogGroupName", "Name", "TableName"):
+                assert field not in resource["Properties"]
+            # the bucket's own name is in it
+            assert isinstance(resource["Properties"].get("QueueName", {}), dict)
+
+
 def test_the_bucket_is_private_encrypted_and_forgets(resources: Resources) -> None:
     ((_, bucket),) = of_type(resources, "AWS::S3::Bucket").items()
     assert set(bucket["PublicAccessBlockConfiguration"].values()) == {True}

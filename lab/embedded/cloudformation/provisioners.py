@@ -7,7 +7,14 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
-from ministack.services import cloudformation, dynamodb, iam, lambda_svc, s3
+from ministack.services import (
+    cloudformation,
+    dynamodb,
+    iam,
+    lambda_svc,
+    s3,
+    scheduler,
+)
 from ministack.services.cloudformation import provisioners
 
 from lab.embedded.ec2 import Ec2Emulation
@@ -26,8 +33,46 @@ def install(ec2: Ec2Emulation) -> None:
     _complete_tables()
     _reserve_concurrency()
     _keep_keys()
+    _refuse_names_in_use()
     _finish("AWS::IAM::Role", _set_boundary)
     provisioners._RESOURCE_HANDLERS["AWS::EC2::LaunchTemplate"] = _launch_template(ec2)
+
+
+def _refuse_names_in_use() -> None:
+    # MiniStack takes over a function or a schedule group that has the name that a template gives; CloudFormation makes
+    # nothing that exists already.
+    # https://repost.aws/knowledge-center/cloudformation-already-exists-stack-error
+    in_use: dict[str, tuple[str, Callable[[str], bool]]] = {
+        "AWS::Lambda::Function": (
+            "FunctionName",
+            lambda name: name in lambda_svc._functions,
+        ),
+        "AWS::Scheduler::ScheduleGroup": (
+            "Name",
+            lambda name: name in scheduler._schedule_groups,
+        ),
+    }
+    for kind, (field, exists) in in_use.items():
+        handlers = provisioners._RESOURCE_HANDLERS[kind]
+        provisioners._RESOURCE_HANDLERS[kind] = {
+            **handlers,
+            "create": _made_unless(kind, field, exists, handlers["create"]),
+        }
+
+
+def _made_unless(
+    kind: str, field: str, exists: Callable[[str], bool], create: Callable[..., Provisioned]
+) -> Callable[..., Provisioned]:
+    def creating(logical_id: str, properties: Properties, stack: str) -> Provisioned:
+        name = properties.get(field)
+        if name is not None and exists(name):
+            raise ValueError(
+                f"Resource of type '{kind}' with identifier '{name}' already exists."
+                " (HandlerErrorCode: AlreadyExists)"
+            )
+        return create(logical_id, properties, stack)
+
+    return creating
 
 
 def _accept_metric_math() -> None:

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from botocore.exceptions import ClientError
+
 from reservoir import names
 from reservoir.names import Table, output_name
 
@@ -14,6 +16,9 @@ SPOT_ROLE: Final = "AWSServiceRoleForEC2Spot"
 _NEVER_CREATED: Final = frozenset(
     {"REVIEW_IN_PROGRESS", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED"}
 )
+_KEPT: Final = "DELETE_SKIPPED"  # of a resource that CloudFormation was told to keep
+_NOT_FOUND: Final = "ResourceNotFoundException"
+REFUSED: Final = frozenset({"AccessDenied", "AccessDeniedException"})
 _NOT_STANDING: Final = _NEVER_CREATED | {"DELETE_COMPLETE"}
 
 
@@ -85,20 +90,21 @@ class Account:
 
     def _tables_of_failed(self, name: str) -> frozenset[str]:
         """Return the tables that a create which failed could not delete again: they go with its stack."""
-        failed = self._failed(name)
-        if failed is None:
-            return frozenset()
-        pages = (
-            self.clients("cloudformation")
-            .get_paginator("list_stack_resources")
-            .paginate(StackName=name)
-        )
         return frozenset(
             resource["PhysicalResourceId"]
-            for resource in pages.search("StackResourceSummaries[]")
+            for resource in self._resources_of_failed(name)
             if resource["ResourceType"] == "AWS::DynamoDB::Table"
-            and "PhysicalResourceId" in resource
         )
+
+    def _resources_of_failed(self, name: str) -> Iterator[Mapping[str, Any]]:
+        """Yield what was made of the stack whose create failed, if there is one."""
+        if self._failed(name) is None:
+            return
+        paginator = self.clients("cloudformation").get_paginator("list_stack_resources")
+        for page in paginator.paginate(StackName=name):
+            for resource in page["StackResourceSummaries"]:
+                if "PhysicalResourceId" in resource:
+                    yield resource
 
     def make_spot_role(self) -> bool:
         """Make the service-linked role of Spot; return whether it was missing.
@@ -113,6 +119,29 @@ class Account:
             client.create_service_linked_role(AWSServiceName="spot.amazonaws.com")
             return True
         return False
+
+    def left_timers(self, stack: str) -> str | None:
+        """Return the schedule group that an earlier stack of this name left: releases up to 0.2.0 kept it.
+
+        Who may not look finds none.
+        """
+        name, client = names.timers_group(stack), self.clients("scheduler")
+        try:
+            client.get_schedule_group(Name=name)
+        except ClientError as error:
+            if error.response["Error"]["Code"] in (_NOT_FOUND, *REFUSED):
+                return None
+            raise
+        return None if name in self._groups_of_failed(stack) else name
+
+    def _groups_of_failed(self, name: str) -> frozenset[str]:
+        """Return the schedule groups that go with the stack whose create failed."""
+        return frozenset(
+            resource["PhysicalResourceId"]
+            for resource in self._resources_of_failed(name)
+            if resource["ResourceType"] == "AWS::Scheduler::ScheduleGroup"
+            and resource["ResourceStatus"] != _KEPT
+        )
 
     def left_tables(self, stack: str) -> dict[Table, list[str]]:
         """Return the tables that stacks of this name have made, but for one whose create failed."""

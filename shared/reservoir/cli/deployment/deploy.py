@@ -105,7 +105,11 @@ class Deploy:
         )
         if not problems:
             problems += self._flaws(stacks)
-            problems += self._left_behind() if standing is None else self._lost(standing)
+            problems += (
+                [*self._left_behind(), *self._timers_left_behind()]
+                if standing is None
+                else self._lost(standing)
+            )
         if not problems and standing is not None and not to_older:
             problems += self._newer(standing)
         if problems:
@@ -167,6 +171,15 @@ class Deploy:
                     f"an earlier stack {self.deployment.stack} left {', '.join(found)}: name it here to go on with"
                     " what it holds, or delete it",
                 )
+
+    def _timers_left_behind(self) -> Iterator[Problem]:
+        group = self.account.left_timers(self.deployment.stack)
+        if group is not None:
+            message = (
+                f"an earlier stack {self.deployment.stack} left the schedule group {group}, whose name a new one takes:"
+                f" aws scheduler delete-schedule-group --name {group}"
+            )
+            yield self._problem("stack", "left-behind", message)
 
     def _make_spot_role(self) -> None:
         """Make the role where it is missing. Who may not is told so: the stack stands, and works without spot."""

@@ -5,10 +5,10 @@ from typing import Any, Final
 
 from botocore.exceptions import ClientError
 
+from reservoir.cli.deployment.account import REFUSED
 from reservoir.deployment.settings import DeploymentSettings
 
 CDK_QUALIFIER: Final = "hnb659fds"  # the CDK's own
-REFUSED: Final = frozenset({"AccessDenied", "AccessDeniedException"})
 # The bootstrap's: one deploys stacks, the other reads everything that is not encrypted with a key of one's own.
 _STACK_ROLE: Final = "deploy-role"
 _READING_ROLE: Final = "lookup-role"

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from botocore.exceptions import ClientError
 
-from reservoir.cli.deployment.deployer import REFUSED
+from reservoir.cli.deployment.account import REFUSED
 from reservoir.cli.examination.finding import Finding, Severity
 from reservoir.cli.examination.place import Place
 
