@@ -4,10 +4,11 @@ import os
 import sys
 from pathlib import Path
 
-from infra.app import build_app
+from infra.app import build_app, refuse_too_much
 from reservoir.manifests.parsing.problems import ManifestError
 
 try:
-    build_app(outdir=Path(os.environ.get("CDK_OUTDIR", "cdk.out"))).synth()
+    assembly = build_app(outdir=Path(os.environ.get("CDK_OUTDIR", "cdk.out"))).synth()
+    refuse_too_much(assembly, os.environ.get("CDK_DEFAULT_REGION"))
 except ManifestError as error:
     sys.exit(str(error))

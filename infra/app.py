@@ -3,9 +3,10 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from aws_cdk import App
+from aws_cdk.cx_api import CloudAssembly
 
 from infra.naming import (
     CREATING_CONTEXT,
@@ -13,12 +14,14 @@ from infra.naming import (
     EMBEDDED_CONTEXT,
     OLDER_INDEXES_CONTEXT,
 )
+from infra.operations.quotas import Place, Quota, Use, exceeded
 from infra.stack import ReservoirStack
 from reservoir.deployment.deployment import FOLDER, find, read
 from reservoir.deployment.settings import DeploymentSettings
 from reservoir.manifests.parsing.problems import ManifestError, Problem
 
 ROOT = Path(__file__).resolve().parent.parent
+DEFAULT_REGION: Final = "us-east-1"
 
 
 def build_app(
@@ -56,6 +59,28 @@ def build_app(
         with_older_indexes=_is_set(app, OLDER_INDEXES_CONTEXT),
     )
     return app
+
+
+def refuse_too_much(assembly: CloudAssembly, region: str | None) -> None:
+    """Refuse templates with more than AWS allows: long names and many settings can come to that together.
+
+    Raises
+    ------
+    ManifestError
+        AWS would refuse what is named, in the region or else in us-east-1; nothing was touched.
+    """
+    found: dict[Quota, Use] = {}
+    for stack in assembly.stacks:
+        place = Place(stack.stack_name, region or DEFAULT_REGION)
+        for use in sorted(exceeded(stack.template, place), key=lambda use: use.used):
+            found[use.quota] = use  # the largest
+    advice = (
+        "shorten names in the settings (of tables, roles, topics), or choose fewer options"
+    )
+    if found:
+        raise ManifestError(
+            [Problem("stack", "quota", f"{use}: {advice}") for use in found.values()]
+        )
 
 
 def _is_set(app: App, name: str) -> bool:

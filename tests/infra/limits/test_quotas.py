@@ -3,18 +3,22 @@
 import importlib
 import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import botocore.session
 import pytest
 
-from infra.app import ROOT
+from infra.app import ROOT, refuse_too_much
 from infra.operations import quotas
 from infra.operations.quotas import Place, Quota, Use, exceeded, uses
 from reservoir import names
+from reservoir.cli.deployment.restore import named_after
+from reservoir.deployment.deployment import table_field
 from reservoir.deployment.ending_bounds import EndingBounds
 from reservoir.deployment.settings import DeploymentSettings
-from reservoir.names import Function
+from reservoir.manifests.parsing.problems import ManifestError
+from reservoir.names import Function, Table
 from tests.infra.synthesis import template_app
 from tests.once import MakeOnce
 
@@ -82,8 +86,8 @@ PLACES: Final = {
 }
 
 
-# Of no size that a quota counts, or of none but the text's own: which policy is applied, whether anything is kept, and
-# the tables that a stack adopts, whose names are another stack's and no longer than this one's.
+# Of no size that a quota counts, or of none but the text's own: which policy is applied, and whether anything is kept;
+# of the tables that a stack adopts more is said below.
 WITHOUT_SIZE: Final = frozenset(
     {"instanceStatusPolicy", "manifests", "region", "removed", "retain", "tables"}
     | {"terminationProtection"}
@@ -130,6 +134,36 @@ def test_everything_on_under_the_longest_name_is_within_every_quota(
 ) -> None:
     assert len(LONGEST_NAME) == 40
     assert said(exceeded(whole, Place(LONGEST_NAME, region, partition))) == []
+
+
+def test_with_tables_that_were_restored_twice_everything_on_is_within_every_quota(
+    tmp_path: Path,
+) -> None:
+    made = {
+        table: f"{LONGEST_NAME}-State{table.name}D9752103-ABCDEFGHIJKL" for table in Table
+    }
+    once = named_after(made, "20261128T195401")
+    twice = named_after(once, "20261129T195401")
+    tables = {table_field(table): name for table, name in twice.items()}
+    settings = {**EVERYTHING, "tables": tables}
+    assembly = template_app(tmp_path, settings, olderIndexes=True).synth()
+    for partition, region in PLACES.items():
+        place = Place(LONGEST_NAME, region, partition)
+        (stack,) = assembly.stacks
+        assert said(exceeded(stack.template, place)) == []
+
+
+def test_settings_that_are_too_much_together_are_refused_with_what_is_too_much(
+    tmp_path: Path,
+) -> None:
+    tables = {table_field(table): f"{table.name.lower():x<255}" for table in Table}
+    settings = {**EVERYTHING, "tables": tables}
+    assembly = template_app(tmp_path, settings).synth()
+    with pytest.raises(ManifestError) as refused:
+        refuse_too_much(assembly, "eu-central-1")
+    assert "environment variables of a function has" in str(refused.value)
+    assert "AWS allows 4096: shorten names in the settings" in str(refused.value)
+    assert len(refused.value.problems) == 3
 
 
 def test_every_quota_of_the_table_is_measured(whole: Mapping[str, Any]) -> None:

@@ -16,6 +16,8 @@ Report = Callable[[str], None]
 
 _LOOK_AGAIN_S: Final = 5.0
 _NAME_MAX: Final = 255
+# With eight such names all settings together are still within AWS's limits (tests/infra/limits/test_quotas.py).
+_NAME_SHORT: Final = 80
 
 
 class RestoreError(Exception):
@@ -43,7 +45,7 @@ class Restore:
         RestoreError
             A source cannot be restored to that instant, or was neither kept nor backed up.
         """
-        targets = _named(sources, suffix)
+        targets = named_after(sources, suffix)
         standing = {
             table: name for table, name in sources.items() if self.account.has_table(name)
         }
@@ -77,7 +79,7 @@ class Restore:
 
     def make_empty(self, sources: Mapping[Table, str], suffix: str) -> dict[Table, str]:
         """Make an empty table in place of each source, named after it with a suffix; return their names."""
-        targets = _named(sources, suffix)
+        targets = named_after(sources, suffix)
         for table, name in targets.items():
             self.report(f"an empty table -> {name}")
             self._dynamodb.create_table(
@@ -218,11 +220,19 @@ def _keys(attributes: Sequence[str]) -> list[dict[str, str]]:
     ]
 
 
-def _named(sources: Mapping[Table, str], suffix: str) -> dict[Table, str]:
-    return {
-        table: f"{name[: _NAME_MAX - len(suffix) - 1]}-{suffix}"
-        for table, name in sources.items()
-    }
+def named_after(sources: Mapping[Table, str], suffix: str) -> dict[Table, str]:
+    """Return a name for each new table: its source's beginning, and a suffix.
+
+    They are no longer than what CloudFormation chooses, unless that would make two of them one: names of tables are in
+    policies and variables, of which AWS takes so much.
+    """
+    short, long = _cut(sources, suffix, _NAME_SHORT), _cut(sources, suffix, _NAME_MAX)
+    return short if len({*short.values()}) == len(sources) else long
+
+
+def _cut(sources: Mapping[Table, str], suffix: str, longest: int) -> dict[Table, str]:
+    kept = longest - len(suffix) - 1
+    return {table: f"{name[:kept]}-{suffix}" for table, name in sources.items()}
 
 
 def _projection(index: str) -> dict[str, Any]:
