@@ -119,8 +119,8 @@ MUTANTS: Final = (
     Mutant(
         "launch again without back-off",
         _LAUNCH,
-        "    return min(LONGEST_RETRY_DELAY_S,",
-        "    return min(0,",
+        "    return delay_s + int.from_bytes",
+        "    return 0 * int.from_bytes",
     ),
     Mutant(
         "never give a late launch up",

@@ -129,7 +129,7 @@ def test_a_lost_token_brings_the_message_back(world: World) -> None:
     world.ec2.throttle_count = 1
     # it has sent itself again, with a delay
     assert failures(launch(sqs(dumps(batch)), None)) == []
-    assert world.queue.launches == [replace(batch, retry_count=1)]
+    assert world.queue.launches == [replace(batch, throttle_count=1)]
 
 
 def test_quotas_and_codes_that_nobody_knows_are_counted(

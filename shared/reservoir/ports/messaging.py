@@ -17,14 +17,16 @@ class LaunchBatch:
 
     The message carries the claim ids because an index by batch may lag the commit that a launch follows at once. Its
     body is this dataclass in ``reservoir.core.serialisation.json_codec``'s form. ``retry_count``: how often it was sent
-    again because EC2 could not be asked, or did not answer. ``correlation_ids`` are those of its workloads, at most
-    ``NAMED_MAX``, for lines of the log about it.
+    again because EC2 could not be asked, or did not answer; ``throttle_count``: how often in a row because EC2
+    throttled it. ``correlation_ids`` are those of its workloads, at most ``NAMED_MAX``, for lines of the log
+    about it.
     """
 
     batch_id: str
     claim_ids: tuple[str, ...]
     retry_count: int = 0
     correlation_ids: tuple[str, ...] = ()
+    throttle_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)

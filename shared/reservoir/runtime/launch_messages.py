@@ -19,7 +19,10 @@ def batch_in(body: str) -> LaunchBatch | None:
         isinstance(word, str)
         for word in (batch.batch_id, *batch.claim_ids, *batch.correlation_ids)
     )
-    return batch if are_words and isinstance(batch.retry_count, int) else None
+    are_counts = isinstance(batch.retry_count, int) and isinstance(
+        batch.throttle_count, int
+    )
+    return batch if are_words and are_counts else None
 
 
 def class_in(body: str) -> str | None:

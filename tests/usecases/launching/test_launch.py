@@ -1,5 +1,6 @@
 """Launch: from planned claims to instances, with EC2's refusals."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -29,9 +30,14 @@ from reservoir.ports.errors import (
     ConfigurationError,
     RefusedError,
 )
+from reservoir.ports.messaging import LaunchBatch
 from reservoir.runtime.composition.launch import launch_from
 from reservoir.usecases.claims.claim_moves import save_claims
-from reservoir.usecases.launching.launch import FIRST_RETRY_DELAY_S, LaunchResult
+from reservoir.usecases.launching.launch import (
+    FIRST_RETRY_DELAY_S,
+    LaunchResult,
+    retry_delay_s,
+)
 
 
 @pytest.fixture
@@ -357,12 +363,26 @@ def test_throttled_calls_delay_the_batch_and_mark_nothing(world: World) -> None:
     batch = world.plan(2, on_demand("m5.large"))
     report = world.launch().run(batch)
     assert report.result is LaunchResult.DELAYED
-    assert world.queue.launches == [replace(batch, retry_count=1)]
-    assert world.queue.delays_s == [15]
+    assert world.queue.launches == [replace(batch, throttle_count=1)]
+    (delay_s,) = world.queue.delays_s
+    assert 3 <= delay_s <= 6
     assert not world.state.offerings.list_unavailable(world.clock.now())
-    world.clock.advance(seconds=15)
+    world.clock.advance(seconds=delay_s)
     assert world.launch().run(batch).launched_count == 2
     assert len(world.ec2.live()) == 2
+
+
+def test_batches_that_were_throttled_together_do_not_come_back_together() -> None:
+    batches = [LaunchBatch(f"b-{number}", ("nc-1",)) for number in range(80)]
+    came_back_at_s = dict.fromkeys(batches, 0)
+    for count in range(1, 5):
+        for batch in batches:
+            again = replace(batch, throttle_count=count)
+            came_back_at_s[batch] += retry_delay_s(again)
+        in_a_second = Counter(came_back_at_s.values())
+        assert max(in_a_second.values()) <= 30, "eighty in a second are what was throttled"
+    assert max(in_a_second.values()) <= 10
+    assert max(came_back_at_s.values()) <= 90, "two minutes leave time for something else"
 
 
 def test_a_throttle_inside_the_answer_marks_nothing_either(world: World) -> None:
@@ -373,6 +393,7 @@ def test_a_throttle_inside_the_answer_marks_nothing_either(world: World) -> None
     ]
     batch = world.plan(2, on_demand("m5.large"))
     assert world.launch().run(batch).result is LaunchResult.DELAYED
+    assert world.queue.delays_s[-1] <= 6
     assert not world.state.offerings.list_unavailable(world.clock.now())
     assert world.placed() == 2  # nothing was given back
     assert world.launch().run(batch).launched_count == 2

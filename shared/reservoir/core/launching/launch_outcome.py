@@ -151,6 +151,14 @@ class LaunchOutcome:
     launched_at: datetime | None = None
     adopted: bool = False
 
+    @property
+    def is_throttled(self) -> bool:
+        """Whether EC2 refused for no other reason than that it is asked too often."""
+        return bool(self.errors) and all(
+            error.kind is LaunchErrorKind.TRANSIENT and error.code not in TROUBLE_OF_A_POOL
+            for error in self.errors
+        )
+
     def without(self, instance_ids: Collection[str]) -> "LaunchOutcome":
         """Return the answer without instances that claims outside the attempt have already.
 

@@ -18,6 +18,7 @@ the only question is whether EC2 was called:
   is adopted, and only what is missing is launched again, as the next attempt.
 """
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
@@ -55,6 +56,7 @@ from reservoir.ports.errors import (
     AccessDeniedError,
     ConfigurationError,
     RefusedError,
+    ThrottledError,
     TransientError,
 )
 from reservoir.ports.launches import LaunchAttemptStore, LaunchPolicy, ShortageHistory
@@ -75,6 +77,9 @@ ATTEMPTS_PER_RUN: Final = 3
 FIRST_RETRY_DELAY_S: Final = 15
 # After 15, 30, 60 and 120 seconds this long, so that a batch without an answer comes back as it may be adopted.
 LONGEST_RETRY_DELAY_S: Final = 150
+# Where EC2 throttles, the call had no effect: it may be repeated as soon as the account's bucket has filled a little.
+FIRST_THROTTLED_DELAY_S: Final = 3
+LONGEST_THROTTLED_DELAY_S: Final = 60
 # How often a batch has been sent again at least that EC2 goes on not answering: not one whose function died.
 UNANSWERED_RETRIES: Final = 3
 # A claim that could not be launched for this long gives its replicas and its unit back (R-140: 5 minutes upstream; ours
@@ -105,6 +110,7 @@ class LaunchReport:
     blocked_count: int = 0  # classes that were stopped
     quota_count: int = 0  # attempts that met a quota of the account
     refused_count: int = 0  # attempts refused for what only an operator can mend or explain
+    is_throttled: bool = False  # the last that EC2 said is that it is asked too often
     error_codes: list[str] = field(default_factory=list)
     workload_keys: set[str] = field(default_factory=set)
 
@@ -148,6 +154,7 @@ class Launch:
             finished = self._attempt_all(batch, report)
         except TransientError as error:
             report.error_codes.append(error.code)
+            report.is_throttled = isinstance(error, ThrottledError)
             finished = False
         if report.launched_count < len(batch.claim_ids) and self._any_failed(batch):
             # Again on every repeat: a wake that was lost is worse.
@@ -155,8 +162,8 @@ class Launch:
                 reason="launch failed", workload_keys=report.workload_keys
             )
         if not finished:
-            again = replace(batch, retry_count=batch.retry_count + 1)
-            self.queue.send_launches([again], delay_s=retry_delay_s(batch.retry_count))
+            again = sent_again(batch, is_throttled=report.is_throttled)
+            self.queue.send_launches([again], delay_s=retry_delay_s(again))
             report.result = LaunchResult.DELAYED
         return report
 
@@ -377,6 +384,7 @@ class Launch:
             return True
         kinds = {error.kind for error in attempt.result.errors}
         report.error_codes += [error.code for error in attempt.result.errors]
+        report.is_throttled = attempt.result.is_throttled
         report.quota_count += bool(kinds & _QUOTAS)
         report.refused_count += bool(kinds & _FOR_OPERATORS)
         reaction = react_to(attempt.request, attempt.result, attempt.number)
@@ -508,6 +516,27 @@ def _is_superfluous(claim: NodeClaim) -> bool:
     return claim.state in AWAITING_LAUNCH and is_for_nothing
 
 
-def retry_delay_s(retry_count: int) -> int:
-    """Return how long a batch waits that was sent again so often before; each time twice as long."""
-    return min(LONGEST_RETRY_DELAY_S, FIRST_RETRY_DELAY_S << min(retry_count, 10))
+def sent_again(batch: LaunchBatch, *, is_throttled: bool) -> LaunchBatch:
+    """Return the batch with its counts of the times that it came back."""
+    if is_throttled:
+        return replace(batch, throttle_count=batch.throttle_count + 1)
+    return replace(batch, retry_count=batch.retry_count + 1, throttle_count=0)
+
+
+def retry_delay_s(again: LaunchBatch) -> int:
+    """Return how long a batch that is sent again waits: longer each time, and not as long as others.
+
+    Batches that EC2 throttled together would meet the same bucket together again: they wait up to twice as long as
+    each other. Others are spread by a tenth, so that what EC2 did not answer still comes back as it may be adopted.
+    """
+    if again.throttle_count:
+        first_s, longest_s = FIRST_THROTTLED_DELAY_S, LONGEST_THROTTLED_DELAY_S
+        delay_s = min(longest_s, first_s << min(again.throttle_count - 1, 10))
+        spread_s = delay_s
+    else:
+        first_s, longest_s = FIRST_RETRY_DELAY_S, LONGEST_RETRY_DELAY_S
+        delay_s = min(longest_s, first_s << min(again.retry_count - 1, 10))
+        spread_s = delay_s // 10
+    count = again.retry_count + again.throttle_count
+    drawn = hashlib.sha256(f"{again.batch_id} {count}".encode()).digest()
+    return delay_s + int.from_bytes(drawn[:4]) % (spread_s + 1)
