@@ -125,6 +125,7 @@ export interface NodeSelectorRequirement {
         | "karpenter.k8s.aws/capacity-reservation-interruptible"
         | "karpenter.k8s.aws/capacity-reservation-setting"
         | "karpenter.k8s.aws/capacity-reservation-type"
+        | "karpenter.k8s.aws/ec2nodeclass"
         | "karpenter.k8s.aws/instance-accelerator-count"
         | "karpenter.k8s.aws/instance-accelerator-manufacturer"
         | "karpenter.k8s.aws/instance-accelerator-name"

@@ -20,6 +20,9 @@ from reservoir.core.scheduling_terms.requirements import Requirements
 from reservoir.core.scheduling_terms.resources import Resources
 from reservoir.core.scheduling_terms.taint import Taint, TaintEffect, Toleration
 from reservoir.manifests.crosscheck import ObjectSet, cross_check
+from reservoir.manifests.kinds.node_pool import NodePoolManifest
+from reservoir.manifests.kinds.workload import WorkloadManifest
+from tests.manifests.kinds import valid
 
 RESERVATIONS = (CapacityReservationSelectorTerm(tags={"purpose": "training"}),)
 NODE_CLASS = NodeClass("c", capacity_reservation_selector_terms=RESERVATIONS)
@@ -146,6 +149,24 @@ def test_a_ladder_that_names_what_every_pool_excludes() -> None:
         doubts(ObjectSet([only("reserved"), only("spot", "q")], [NODE_CLASS], [workload]))
         == []
     )
+
+
+@pytest.mark.parametrize(("name", "told"), [("web", []), ("other", ["no-pool"])])
+def test_work_may_choose_nodes_by_their_class(name: str, told: list[str]) -> None:
+    template = {"spec": {"nodeClassRef": {"name": "web"}, "requirements": []}}
+    pool_manifest = valid.node_pool() | {"spec": {"template": template}}
+    wanted = valid.workload()
+    wanted["spec"] = {
+        "replicas": 1,
+        "resources": {"requests": {"cpu": "1"}},
+        "nodeSelector": {labels.NODE_CLASS: name},
+    }
+    objects = ObjectSet(
+        [NodePoolManifest.model_validate(pool_manifest).to_core()],
+        [NodeClass("web")],
+        [WorkloadManifest.model_validate(wanted).to_core()],
+    )
+    assert [each.rule for each in cross_check(objects)] == told
 
 
 def test_a_workload_that_no_pool_can_serve_says_why_for_each() -> None:

@@ -296,6 +296,20 @@ def test_a_kind_that_is_no_text_is_no_list_and_no_crash(kind: str) -> None:
         ("<cluster-name>", "<cluster-name>"),
         ("{{ .Values.cluster }}", "{{ .Values.cluster }}"),
         ("__CLUSTER__", "__CLUSTER__"),
+        ("${{ vars.CLUSTER }}", "${{ vars.CLUSTER }}"),
+        ("{% include cluster %}", "{% include cluster %}"),
+        ("role-{cluster}", "{cluster}"),
+        ("[[ cluster ]]", "[[ cluster ]]"),
+        ("<%= cluster %>", "<%= cluster %>"),
+        ("#{Cluster.Name}", "#{Cluster.Name}"),
+        ("#{cluster}#", "#{cluster}#"),
+        ("%CLUSTER%", "%CLUSTER%"),
+        ("@CLUSTER@", "@CLUSTER@"),
+        ("@@CLUSTER@@", "@@CLUSTER@@"),
+        ("YOUR_CLUSTER", "YOUR_CLUSTER"),
+        ("role-REPLACE_ME", "REPLACE_ME"),
+        ("subnet-xxxxxxxx", "subnet-xxxxxxxx"),
+        (f"{{{{ .Values.{'a' * 90} }}}}", f"{{{{ .Values.{'a' * 90} }}}}"),
     ],
 )
 def test_what_nothing_has_replaced_is_found_wherever_it_is(
@@ -333,8 +347,85 @@ def told_of(manifest: dict[str, Any]) -> set[tuple[str, str]]:
 
 def test_ordinary_signs_are_no_variables() -> None:
     manifest = node_class()
-    manifest["spec"]["tags"] = {"price": "5 $", "note": "a < b > c", "path": "__init__"}
+    manifest["spec"]["tags"] = {
+        "price": "5 $",
+        "note": "a < b > c",
+        "path": "__init__",
+        "share": "50%",
+        "mail": "ops@EXAMPLE.com",
+        "set": "{1, 2}",
+        "list": "[a, b]",
+        "box": "Xbox-xxl",
+        "owner": "CHANGE_MEETING",
+    }
     assert told_of(manifest) == set()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "metadata:\n  name: {{ .Values.name }}\n",
+            [(2, "holds {{ .Values.name }}, which nothing has replaced: render the template first")],
+        ),
+        (
+            "spec:\n{{- if .Values.limits }}\n  limits: {}\n{{- end }}\n",
+            [
+                (2, "holds {{- if .Values.limits }}, which nothing has replaced: render the template first"),
+                (4, "holds {{- end }}, which nothing has replaced: render the template first"),
+            ],
+        ),
+        (
+            "spec:\n  role: %ROLE%\n",
+            [(2, "holds %ROLE%, which nothing has replaced: render the template first")],
+        ),
+        ("spec: [\n", [(2, "is not YAML: did not find expected node content")]),
+        ("spec: {[a]: b}\n", [(1, "a list or mapping cannot be a key")]),
+    ],
+)  # fmt: skip
+def test_a_template_that_is_no_yaml_is_named_as_one(
+    text: str, told: list[tuple[int, str]]
+) -> None:
+    problems = read_files([("f.yaml", text)]).problems
+    assert [(problem.line, problem.message) for problem in problems] == told
+
+
+@pytest.mark.parametrize(
+    "requirement",
+    [
+        {"key": "kubernetes.io/os", "operator": "In", "values": ["windows"]},
+        {"key": "beta.kubernetes.io/os", "operator": "NotIn", "values": ["linux"]},
+        {"key": "node.kubernetes.io/windows-build", "operator": "Exists"},
+        {"key": "node.kubernetes.io/windows-build", "operator": "In", "values": ["10.0.20348"]},
+    ],
+)  # fmt: skip
+def test_a_pool_that_leaves_nothing_but_windows_is_refused(
+    requirement: dict[str, Any],
+) -> None:
+    manifest = node_pool()
+    manifest["spec"]["template"]["spec"]["requirements"] = [requirement]
+    ((_, message),) = told_of(manifest)
+    assert message.startswith("Windows is not served")
+
+
+@pytest.mark.parametrize(
+    ("kubelet", "is_told"),
+    [
+        ({"maxPods": 20, "systemReserved": {"cpu": "1", "memory": "1Gi"}}, False),
+        ({"evictionHard": {"memory.available": "5%"}}, False),
+        ({"clusterDNS": None}, False),
+        ({"clusterDNS": ["10.0.0.1"]}, True),
+        ({"systemReserved": {"cpu": "1", "ephemeral-storage": "1Gi"}}, True),
+        ({"evictionHard": {"memory.available": "5%", "nodefs.available": "5%"}}, True),
+    ],
+)
+def test_what_of_kubelet_does_not_count_is_said(
+    kubelet: dict[str, Any], is_told: bool
+) -> None:
+    manifest = node_class()
+    manifest["spec"]["kubelet"] = kubelet
+    notes = [each for each in read(manifest).problems if each.path == "spec.kubelet"]
+    assert len(notes) == is_told
 
 
 def test_labels_of_auto_mode_mean_karpenters_or_are_refused() -> None:

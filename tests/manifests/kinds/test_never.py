@@ -88,6 +88,7 @@ ELSEWHERE = labels.RESERVATION_LABELS | {
     labels.PLACEMENT_GROUP_ID,
     labels.PLACEMENT_GROUP_PARTITION,
     labels.NODE_POOL,
+    labels.NODE_CLASS,
 }
 
 

@@ -118,6 +118,8 @@ class CronSchedule:
             The expression or the time zone cannot be read, or no date ever matches.
         """
         fields = MACROS.get(text, text).split() if len(text) <= _LONGEST_TEXT else []
+        if text.startswith(("TZ=", "CRON_TZ=")):
+            raise ScheduleError("the time zone belongs into timeZone")
         if len(fields) != 5:
             raise ScheduleError(
                 f"a schedule has five fields, or is one of {', '.join(MACROS)}"

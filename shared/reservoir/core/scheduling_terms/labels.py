@@ -83,6 +83,7 @@ WELL_KNOWN: Final = RESERVATION_LABELS | frozenset(
         ZONE,
         ZONE_ID,
         NODE_POOL,
+        NODE_CLASS,
         CAPACITY_TYPE,
         INSTANCE_HYPERVISOR,
         INSTANCE_ENCRYPTION_IN_TRANSIT_SUPPORTED,
@@ -125,6 +126,7 @@ OF_EVERY_NODE: Final = frozenset(
         ZONE,
         ZONE_ID,
         NODE_POOL,
+        NODE_CLASS,
         CAPACITY_TYPE,
         INSTANCE_HYPERVISOR,
         INSTANCE_ENCRYPTION_IN_TRANSIT_SUPPORTED,
@@ -163,7 +165,7 @@ _STABLE_KEYS: Final = {
     # EKS Auto Mode's names of Karpenter's labels
     **{
         _AUTO_MODE + key.removeprefix(_AWS): key
-        for key in WELL_KNOWN
+        for key in WELL_KNOWN - {NODE_CLASS}
         if key.startswith(_AWS)
     },
 }

@@ -5,13 +5,10 @@ from typing import Any, Final
 
 from reservoir.manifests.importing.draft import alias_of
 from reservoir.manifests.importing.part import SourcePart
-from reservoir.manifests.parsing.kubernetes import (
-    VARIABLE,
-    what_to_do_instead,
-    without_bookkeeping,
-)
+from reservoir.manifests.parsing.kubernetes import what_to_do_instead, without_bookkeeping
 from reservoir.manifests.parsing.load import Document
 from reservoir.manifests.parsing.problems import Problem, Severity
+from reservoir.manifests.parsing.variables import VARIABLE
 
 KINDS: Final = ("NodePool", "EC2NodeClass")
 _BETA: Final = "v1beta1"

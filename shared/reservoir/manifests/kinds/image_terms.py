@@ -70,7 +70,8 @@ def unservable_alias(alias: str) -> str | None:
     if family.startswith("windows"):
         return f"Windows is not served: {NO_WINDOWS}"
     pattern, example = _RELEASES.get(family, ("", ""))
-    if not pattern or version == _LATEST or re.fullmatch(pattern, version):
+    # without a version it is no alias, which is said of it already
+    if not pattern or version in ("", _LATEST) or re.fullmatch(pattern, version):
         return None
     if _EKS_RELEASE.fullmatch(version):
         return (

@@ -18,7 +18,11 @@ _COUNTS: Final = ("maxPods", "podsPerCore")
 _RESERVED: Final = ("kubeReserved", "systemReserved")
 _EVICTION: Final = ("evictionHard", "evictionSoft")
 # those whose meaning remains; the rest of kubelet's configuration is for kubelet
-COUNTED: Final = (*_COUNTS, *_RESERVED, *_EVICTION)
+_COUNTED: Final = (*_COUNTS, *_RESERVED, *_EVICTION)
+NOTE: Final = (
+    f"has no effect outside Kubernetes, but for {', '.join(_COUNTS)}, cpu and memory of {' and '.join(_RESERVED)}, and"
+    f" memory.available of {' and '.join(_EVICTION)}"
+)
 _RESERVABLE: Final = ("cpu", "memory", "ephemeral-storage", "pid")
 _SIGNALS: Final = (
     "memory.available",
@@ -76,7 +80,16 @@ def amounts(kubelet: Any) -> KubeletAmounts | None:
 
 def is_ignored(kubelet: Any) -> bool:
     """Whether something in it is for kubelet alone."""
-    return isinstance(kubelet, Mapping) and any(name not in COUNTED for name in kubelet)
+    if not isinstance(kubelet, Mapping):
+        return False
+    given = {name for name in kubelet if kubelet[name] is not None}
+    of_reserved = set[str]().union(*(_mapping(kubelet, name) for name in _RESERVED))
+    of_eviction = set[str]().union(*(_mapping(kubelet, name) for name in _EVICTION))
+    return bool(
+        given - set(_COUNTED)
+        or of_reserved - {CPU, MEMORY}
+        or of_eviction - {_MEMORY_SIGNAL}
+    )
 
 
 def _mapping(kubelet: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -339,8 +339,7 @@ class NodeClassSpec(Model):
                 "local disks count as ephemeral-storage; userData makes the array of them",
             )
         if kubelet_amounts.is_ignored(self.kubelet):
-            names = ", ".join(kubelet_amounts.COUNTED)
-            yield "kubelet", f"has no effect outside Kubernetes, but for {names}"
+            yield "kubelet", kubelet_amounts.NOTE
         of_kubernetes = (
             self.ami_family,
             self.kubelet,

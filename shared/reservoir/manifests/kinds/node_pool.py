@@ -21,6 +21,7 @@ from reservoir.core.scheduling_terms.requirements import Requirements
 from reservoir.core.scheduling_terms.resources import NODES, Resources
 from reservoir.manifests.kinds.selection import (
     MOST_REQUIREMENTS,
+    OWN_LABELS,
     PoolRequirement,
     TaintSpec,
     check_count_or_percentage,
@@ -59,10 +60,10 @@ MOST_REPLICAS: Final = 10_000  # of a static pool; far more than a fleet of one 
 
 def _check_template_label(key: str) -> str:
     reason = labels.restriction(key)
-    if key == labels.NODE_POOL:
-        reason = "is set to the pool's own name"
+    if key in OWN_LABELS:
+        reason = OWN_LABELS[key]
     if reason is not None:
-        allowed = labels.WELL_KNOWN - {labels.NODE_POOL}
+        allowed = labels.WELL_KNOWN - OWN_LABELS.keys()
         raise broken("label-restricted", reason, partial(labels.closest, key, allowed))
     return key
 
@@ -172,7 +173,7 @@ class TemplateSpec(Model):
     """What the pool's nodes may be."""
 
     moved: ClassVar[Mapping[str, str]] = {
-        "kubelet": "v1 moved it to EC2NodeClass, where it has no effect: leave it out"
+        "kubelet": "v1 moved it to EC2NodeClass: write it there"
     }
 
     node_class_ref: NodeClassRef
@@ -357,7 +358,11 @@ class NodePoolManifest(Model):
         """Return the pool of the core; its requirements contain the template's labels and its own name."""
         template, spec = self.spec.template.spec, self.spec
         own_labels = dict(sorted(self.spec.template.metadata.labels.items()))
-        fixed = {**own_labels, labels.NODE_POOL: self.metadata.name}
+        fixed = {
+            **own_labels,
+            labels.NODE_POOL: self.metadata.name,
+            labels.NODE_CLASS: template.node_class_ref.name,
+        }
         requirements = requirements_of(list(template.requirements)).add(
             *(Requirement.new(key, Operator.IN, (value,)) for key, value in fixed.items())
         )

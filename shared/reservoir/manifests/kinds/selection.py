@@ -72,6 +72,28 @@ OperatorField = Annotated[Operator, Field(strict=False)]
 EffectField = Annotated[TaintEffect, Field(strict=False)]
 
 
+# Labels of a pool's nodes that nobody chooses; a requirement of a workload may name them.
+OWN_LABELS: Final[Mapping[str, str]] = {
+    labels.NODE_POOL: "is set to the pool's own name",
+    labels.NODE_CLASS: "is set to the name of the pool's class",
+}
+
+
+def _asks_for_windows(key: str, raw: Mapping[str, Any]) -> bool:
+    """Whether a requirement leaves nothing but Windows, whatever else the pool says."""
+    given, operator = raw.get("values"), raw.get("operator")
+    values = given if isinstance(given, list) else []
+    if key == labels.OS:
+        wants_others = operator == Operator.IN and "linux" not in values
+        return ("windows" in values and wants_others) or (
+            operator == Operator.NOT_IN and "linux" in values
+        )
+    return key == labels.WINDOWS_BUILD and operator not in (
+        Operator.NOT_IN,
+        Operator.DOES_NOT_EXIST,
+    )
+
+
 class NodeSelectorRequirement(Model):
     """One requirement on a node label."""
 
@@ -162,15 +184,13 @@ class PoolRequirement(NodeSelectorRequirement):
                 "is a label of EKS Auto Mode without a counterpart here: no node has it"
             )
             yield Contradiction("key", "auto-mode", message)
-        if key == labels.NODE_POOL:
-            yield Contradiction("key", "label-restricted", "is set to the pool's own name")
-        asks_for_system = (
-            labels.stable_key(text_in(raw, "key")) == labels.OS
-            and raw.get("operator") == Operator.IN
-        )
-        if asks_for_system and raw.get("values") == ["windows"]:
+        if key in OWN_LABELS:
+            yield Contradiction("key", "label-restricted", OWN_LABELS[key])
+        if _asks_for_windows(labels.stable_key(key), raw):
             message = "Windows is not served: instance types are known by what they are and cost with Linux"
-            yield Contradiction("values", "windows", message)
+            yield Contradiction(
+                "values" if "values" in raw else "operator", "windows", message
+            )
 
     def least_values(self) -> int | None:
         """Return minValues."""

@@ -119,6 +119,9 @@ def _sentence(details: ErrorDetails) -> str:
     if details["type"] in ("too_long", "string_too_long"):
         unit = "characters" if details["type"] == "string_too_long" else "entries"
         return f"has more than the {context['max_length']} {unit} that are allowed"
+    if details["type"] == "string_type" and isinstance(details["input"], dict | list):
+        given = "a mapping" if isinstance(details["input"], dict) else "a list"
+        return f"must be a string, and is {given}"
     sentence = _SENTENCES.get(details["type"])
     if sentence is not None:
         return sentence

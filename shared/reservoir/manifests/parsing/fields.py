@@ -181,6 +181,8 @@ def _needs_unit(value: Any) -> Any:
 
 def check_duration(text: str) -> str:
     """Refuse what is not a duration; raises PydanticCustomError."""
+    if text.isascii() and text.isdigit() and len(text) <= _LONGEST_DURATION:
+        _needs_unit(int(text))
     if len(text) > _LONGEST_DURATION or re.fullmatch(DURATION_PATTERN, text) is None:
         message = "must be a duration in h, m and s, such as 720h or 1h30m"
         raise broken("duration", message, partial(nearest.duration, text))
@@ -190,6 +192,8 @@ def check_duration(text: str) -> str:
 
 
 def _check_duration_or_never(text: str) -> str:
+    if text.lower() == "never" and text != "Never":
+        raise broken("duration", "must be a duration, or Never", lambda: "Never")
     return text if text == "Never" else check_duration(text)
 
 

@@ -1,18 +1,13 @@
 """What a cluster prints: lists of objects, and fields and annotations that mean something only there."""
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from reservoir.manifests.parsing.load import Document
 from reservoir.manifests.parsing.problems import Location, Problem, Severity, path_of
+from reservoir.manifests.parsing.variables import VARIABLE
 
-# What whoever made the file should have replaced: of shells, Terraform, Helm, make, and hand-written templates.
-VARIABLE: Final = re.compile(
-    r"\$\{[^{}]{1,64}\}|\$\([A-Za-z_][\w.-]{0,63}\)|\$[A-Za-z_]\w{0,63}|\{\{.{1,64}?\}\}"
-    r"|<<?[A-Za-z_][\w .-]{0,63}>>?|__[A-Z][A-Z0-9_]{0,63}__"
-)
 _FREE_TEXT: Final = frozenset({"userData", "annotations"})
 _LIKE_KARPENTERS: Final = ("NodePool", "EC2NodeClass")
 _LIST_KINDS: Final = frozenset({"List", "NodePoolList", "EC2NodeClassList"})

@@ -39,6 +39,7 @@ from reservoir.manifests.parsing.structure import (
     check_size,
     refuse,
 )
+from reservoir.manifests.parsing.variables import unrendered
 
 MOST_DOCUMENTS: Final = 1_000  # of one file
 _MOST_COMPLAINTS: Final = 100
@@ -103,12 +104,15 @@ def load_as_far_as_possible(
     """
     documents: list[Document] = []
     problems: list[Problem] = []
+    decoded = ""
     try:
         encoded = text.encode() if isinstance(text, str) else text
         check_size(len(encoded), source=source)
-        documents.extend(_documents(encoded.decode("utf-8-sig"), source, problems))
+        decoded = encoded.decode("utf-8-sig")
+        documents.extend(_documents(decoded, source, problems))
     except ManifestError as error:
-        problems.extend(error.problems)
+        is_form = any(problem.rule == "key" for problem in error.problems)
+        problems.extend((is_form and unrendered(decoded, source)) or error.problems)
     except UnicodeError as error:
         problems.append(
             Problem("", "utf-8", f"is not UTF-8 text: {error}"[:200], source=source)
@@ -116,15 +120,9 @@ def load_as_far_as_possible(
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = None if mark is None else mark.line + 1
-        problems.append(
-            Problem(
-                "",
-                "yaml",
-                f"is not YAML: {error.problem or error.context}"[:200],
-                line,
-                source=source,
-            )
-        )
+        message = f"is not YAML: {error.problem or error.context}"[:200]
+        problem = Problem("", "yaml", message, line, source=source)
+        problems.extend(unrendered(decoded, source) or [problem])
     except yaml.YAMLError as error:
         problems.append(Problem("", "yaml", f"is not YAML: {error}"[:200], source=source))
     return tuple(documents), tuple(problems)

@@ -1,6 +1,7 @@
 """The nearest valid form of what was written almost right; None where nothing is near."""
 
 import re
+from fractions import Fraction
 from functools import cache
 from typing import Final
 from zoneinfo import available_timezones
@@ -13,20 +14,19 @@ LONGEST: Final = 64  # longer texts are no slips of the finger
 # by the first letter of the unit
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 _PART: Final = re.compile(
-    r"\s*([0-9]{1,9})\s*(s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?|w|weeks?)(?![A-Za-z])",
+    r"\s*([0-9]{1,9}(?:\.[0-9]{1,3})?)\s*(s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?|w|weeks?)(?![A-Za-z])",
     re.IGNORECASE,
 )
 _QUANTITY: Final = re.compile(r"\s*([+-]?[0-9.]+)\s*([KMGTPE]?)(i?)b?\s*", re.IGNORECASE)
 
 
 def duration(text: str) -> str | None:
-    """Return a duration in hours, minutes and seconds: "30d" is "720h", "1 hour" is "1h"."""
+    """Return a duration in hours, minutes and seconds: "30d" is "720h", "1.5 hours" is "1h30m"."""
     parts = _PART.findall(text[:LONGEST])
     if not parts or _PART.sub("", text).strip(" ,"):
         return None
-    minutes, seconds = divmod(
-        sum(int(number) * _SECONDS[unit[0].lower()] for number, unit in parts), 60
-    )
+    asked_s = sum(Fraction(number) * _SECONDS[unit[0].lower()] for number, unit in parts)
+    minutes, seconds = divmod(int(asked_s), 60)
     hours, minutes = divmod(minutes, 60)
     written = ((hours, "h"), (minutes, "m"), (seconds, "s"))
     return "".join(f"{count}{unit}" for count, unit in written if count) or "0s"

@@ -306,6 +306,7 @@ _TYPE_LABELS: Final = (
     - labels.RESERVATION_LABELS
     - {
         labels.NODE_POOL,
+        labels.NODE_CLASS,
         labels.REGION,
         labels.OS,
         labels.PLACEMENT_GROUP_ID,
