@@ -7,6 +7,7 @@ a bug fails the invocation, which has an alarm.
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from itertools import chain
 from typing import Any, Final
 
@@ -32,6 +33,12 @@ class QueueMessage:
     def sender_id(self) -> str | None:
         """Who sent it, as SQS says; None when SQS does not say."""
         return self.attributes.get("SenderId")
+
+    @property
+    def sent_at(self) -> datetime | None:
+        """When it came to the queue, as SQS says; None when that is not told."""
+        told = self.attributes.get("SentTimestamp", "")
+        return datetime.fromtimestamp(int(told) / 1000, UTC) if told.isdecimal() else None
 
     @property
     def retry_delay_s(self) -> int:

@@ -60,7 +60,7 @@ def bring_back(failed: Sequence[QueueMessage], redelivery: Redelivery) -> dict[s
 def _notice(message: QueueMessage) -> Notice | None:
     try:
         event = json.loads(message.body)
-        notice = parse_notice(event) if isinstance(event, dict) else None
+        notice = parse_notice(event, message.sent_at) if isinstance(event, dict) else None
     except (NoticeError, ValueError) as error:
         logger.warning(
             "event cannot be read", extra={"message_id": message.id, "error": str(error)}

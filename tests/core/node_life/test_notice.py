@@ -124,6 +124,16 @@ def test_any_time_that_an_event_has_is_read_or_refused(time: str) -> None:
         parse_notice(golden("instance_state_running") | {"time": time})
 
 
+@pytest.mark.parametrize("time", [None, "", "yesterday", 17, "99:99"])
+def test_an_event_whose_time_nobody_can_read_has_that_of_its_message(time: object) -> None:
+    sent_at = datetime(2026, 3, 1, 12, 0, 5, tzinfo=UTC)
+    wanted = EXPECTED["spot_interruption"]
+    assert wanted is not None
+    event = golden("spot_interruption") | {"time": time}
+    assert parse_notice(event, sent_at) == replace(wanted, at=sent_at)
+    assert parse_notice(golden("spot_interruption"), sent_at) == wanted
+
+
 def test_new_fields_do_not_disturb() -> None:
     event = golden("reservation_interruption_block")
     event["detail"]["brand-new"] = {"nested": [1]}

@@ -60,8 +60,12 @@ class NoticeError(ValueError):
     """The event is of a known kind and lacks what that kind must have."""
 
 
-def parse_notice(event: Mapping[str, Any]) -> Notice | None:
-    """Return the notice of an EventBridge event, or None for a kind (or a variant of one) that needs no reaction.
+def parse_notice(
+    event: Mapping[str, Any], sent_at: datetime | None = None
+) -> Notice | None:
+    """Return what an EventBridge event says, or None for a kind (or a variant of one) that asks for nothing.
+
+    ``sent_at``, when it came to the queue, stands for a time of its own that nobody can read.
 
     Raises
     ------
@@ -75,7 +79,10 @@ def parse_notice(event: Mapping[str, Any]) -> Notice | None:
     if not isinstance(detail, Mapping):
         raise NoticeError("the event has no detail")
     reader = _reader(source, detail_type)
-    return None if reader is None else reader(detail, _moment(event.get("time")))
+    if reader is None:
+        return None
+    at = _moment_if_readable(event.get("time")) or sent_at
+    return reader(detail, _moment(event.get("time")) if at is None else at)
 
 
 def told_at(event: Mapping[str, Any]) -> datetime:
@@ -119,6 +126,7 @@ def _rebalance(detail: Mapping[str, Any], at: datetime) -> Notice:
 
 
 def _reservation_interruption(detail: Mapping[str, Any], at: datetime) -> Notice:
+    # without one, the usual notice is assumed
     due_at = _moment_if_readable(detail.get("instance-termination-time"))
     return Notice(
         NoticeKind.RESERVATION_INTERRUPTION, at, (_instance_id(detail),), due_at=due_at
@@ -263,7 +271,7 @@ def _parsed(value: str) -> datetime:
 
 
 def _moment_if_readable(value: object) -> datetime | None:
-    """Read when EC2 will act. A warning is worth more than its time: without one, the usual notice is assumed."""
+    """Read a time that a warning can do without, because it is worth more than its time."""
     try:
         return _moment(value)
     except NoticeError:
