@@ -13,8 +13,8 @@ from typing import Any
 from ministack import app
 
 from lab.embedded import delivery, ec2, services
+from lab.embedded.cloudformation import conditions, provisioners
 from lab.embedded.cloudformation import events as stack_events
-from lab.embedded.cloudformation import provisioners
 from lab.embedded.cloudformation.account_rules import AccountRules
 from lab.embedded.cloudformation.execution_role import ExecutionRoles
 from lab.embedded.cloudwatch import log_events
@@ -131,6 +131,7 @@ class Host:
         sessions.install()
         expressions.install()
         provisioners.install(self.ec2)
+        conditions.install()
         quotas.install()
         log_events.install()
         data_keys.install()
