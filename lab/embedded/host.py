@@ -13,7 +13,7 @@ from typing import Any
 from ministack import app
 
 from lab.embedded import delivery, ec2, services
-from lab.embedded.cloudformation import conditions, provisioners
+from lab.embedded.cloudformation import conditions, lengths, provisioners
 from lab.embedded.cloudformation import events as stack_events
 from lab.embedded.cloudformation.account_rules import AccountRules
 from lab.embedded.cloudformation.execution_role import ExecutionRoles
@@ -133,6 +133,7 @@ class Host:
         provisioners.install(self.ec2)
         conditions.install()
         quotas.install()
+        lengths.install()
         log_events.install()
         data_keys.install()
         mappings.install()

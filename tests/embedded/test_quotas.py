@@ -219,3 +219,87 @@ def test_a_function_takes_4096_bytes_of_variables(resources: Resources) -> None:
     )
     assert stack["StackStatus"] == "ROLLBACK_COMPLETE"
     assert "exceeded the 4KB limit" in stack["reasons"]
+
+
+def role(**properties: Any) -> dict[str, Any]:
+    trust = {"AssumeRolePolicyDocument": json.loads(TRUST)}
+    return {"Type": "AWS::IAM::Role", "Properties": {**trust, **properties}}
+
+
+def trusting(length: int) -> dict[str, Any]:
+    document = {"Version": "2012-10-17", "Statement": [], "Id": ""}
+    document["Id"] = "x" * (length - len(json.dumps(document, separators=(",", ":"))))
+    return role(AssumeRolePolicyDocument=document)
+
+
+def alarm(length: int) -> dict[str, Any]:
+    properties = {
+        "AlarmDescription": "x" * length,
+        "ComparisonOperator": "GreaterThanThreshold",
+        "EvaluationPeriods": 1,
+        "MetricName": "metric",
+        "Namespace": "tests",
+        "Period": 60,
+        "Statistic": "Sum",
+        "Threshold": 1,
+    }
+    return {"Type": "AWS::CloudWatch::Alarm", "Properties": properties}
+
+
+def rule(length: int) -> dict[str, Any]:
+    pattern = {"source": [""]}
+    pattern["source"] = ["x" * (length - len(json.dumps(pattern, separators=(",", ":"))))]
+    return {"Type": "AWS::Events::Rule", "Properties": {"EventPattern": pattern}}
+
+
+def group(length: int) -> dict[str, Any]:
+    name = f"{unique('group'):x<{length}}"
+    return {"Type": "AWS::Scheduler::ScheduleGroup", "Properties": {"Name": name}}
+
+
+def dashboard(count: int) -> dict[str, Any]:
+    widget = {"type": "text", "width": 1, "height": 1, "properties": {"markdown": "x"}}
+    body = json.dumps({"widgets": [widget] * count})
+    return {"Type": "AWS::CloudWatch::Dashboard", "Properties": {"DashboardBody": body}}
+
+
+def table(count: int, included: int = 0) -> dict[str, Any]:
+    projection: dict[str, Any] = {"ProjectionType": "KEYS_ONLY"}
+    if included:
+        names = [f"n{number}" for number in range(included)]
+        projection = {"ProjectionType": "INCLUDE", "NonKeyAttributes": names}
+    keys = [{"AttributeName": "a", "KeyType": "HASH"}]
+    properties = {
+        "AttributeDefinitions": [{"AttributeName": "a", "AttributeType": "S"}],
+        "BillingMode": "PAY_PER_REQUEST",
+        "GlobalSecondaryIndexes": [
+            {"IndexName": f"index-{number}", "KeySchema": keys, "Projection": projection}
+            for number in range(count)
+        ],
+        "KeySchema": keys,
+    }
+    return {"Type": "AWS::DynamoDB::Table", "Properties": properties}
+
+
+@pytest.mark.parametrize(
+    ("fits", "does_not", "why"),
+    [
+        (role(Description="x" * 1_000), role(Description="x" * 1_001), "maxLength: 1000"),
+        (trusting(2_048), trusting(2_049), "ACLSizePerRole: 2048"),
+        (alarm(1_024), alarm(1_025), "maxLength: 1024"),
+        (rule(2_048), rule(2_049), "Event pattern is not valid"),
+        (group(64), group(65), "maxLength: 64"),
+        (dashboard(500), dashboard(501), "501 widgets"),
+        (table(20), table(21), "per-table limit of 20"),
+        (table(1, 100), table(1, 101), "limit of 100"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_a_template_has_too_much_of_is_not_made(
+    resources: Resources, fits: dict[str, Any], does_not: dict[str, Any], why: str
+) -> None:
+    stack = created(resources, It=fits)
+    assert stack["StackStatus"] == "CREATE_COMPLETE", stack["reasons"]
+    stack = created(resources, It=does_not)
+    assert stack["StackStatus"] == "ROLLBACK_COMPLETE"
+    assert why in stack["reasons"]
