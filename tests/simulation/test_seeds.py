@@ -75,6 +75,7 @@ FAILED_ONCE: tuple[tuple[int, int, list[Aim]], ...] = (
     (320082, STEPS, []),
     (330055, STEPS, []),
     (330217, STEPS, []),
+    (353053, 2000, []),
     (501031, STEPS, []),
     (501196, STEPS, []),
 )

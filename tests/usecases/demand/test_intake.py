@@ -18,7 +18,7 @@ from lab.fakes.system import START, ManualClock
 from reservoir.core.model.workload import Workload
 from reservoir.manifests.messages import DescribeMessage, parse_demand
 from reservoir.manifests.parsing.problems import ManifestError
-from reservoir.ports.state import WorkloadRecord
+from reservoir.ports.state import Rollout, WorkloadRecord
 from reservoir.usecases.demand.authorise_demand import DemandRules
 from reservoir.usecases.demand.intake import TOMBSTONE_KEPT, Answer, Intake
 from reservoir.usecases.demand.sending_bounds import SendingBounds
@@ -69,6 +69,12 @@ class World:
             replace(self.record, placed_count=count), expected_revision=self.record.revision
         )
         return self
+
+    def rolls(self, rollout: Rollout) -> None:
+        """Let an update be under way."""
+        self.state.workloads.put(
+            replace(self.record, rollout=rollout), expected_revision=self.record.revision
+        )
 
     @property
     def record(self) -> WorkloadRecord:
@@ -378,6 +384,21 @@ def test_what_replicas_were_placed_with_is_kept_when_the_spec_changes() -> None:
         (1, 0),
         (3, 5),
     ]
+
+
+def test_an_update_of_fewer_replicas_surges_no_more_than_fewer_may() -> None:
+    world = World()
+    strategy = {"rollingUpdate": {"maxSurge": "25%"}}
+    world.send(submit(1, replicas=6, strategy=strategy))
+    world.placed(6)
+    world.rolls(Rollout(surge_count=2))
+    world.send(submit(2, replicas=6, priority=5, strategy=strategy))
+    assert world.record.surge_count == 2
+    world.send(submit(3, replicas=2, priority=5, strategy=strategy))
+    assert world.record.surge_count == 1
+    world.send(submit(4, replicas=0, priority=5, strategy=strategy))
+    world.send(submit(5, replicas=2, priority=5, strategy=strategy))
+    assert world.record.surge_count == 0, "the next pass counts it anew"
 
 
 def test_more_earlier_specs_than_are_kept_are_refused_while_they_run() -> None:

@@ -22,7 +22,7 @@ from reservoir.manifests.messages import (
 from reservoir.manifests.parsing.problems import ManifestError, Problem, shown
 from reservoir.ports.errors import RowsRefusedError
 from reservoir.ports.messaging import EventPublisher, WorkQueue
-from reservoir.ports.state import ConflictError, WorkloadRecord, WorkloadStore
+from reservoir.ports.state import ConflictError, Rollout, WorkloadRecord, WorkloadStore
 from reservoir.ports.system import Clock
 from reservoir.usecases.demand.authorise_demand import DemandRules, refuse_jump
 from reservoir.usecases.demand.sending_bounds import SendingBounds
@@ -264,19 +264,34 @@ def submitted(
         generation=wanted.generation,
         workload=wanted,
         former=_former(record, wanted),
-        rollout=None if wanted.rolling_update is None else record.rollout,
         withdrawn=False,
         # demand that is wanted again waits from now on
         finished_count=0 if record.withdrawn else record.finished_count,
         submitted_at=record.submitted_at or now,
         expires_at=None,
     )
+    after = replace(after, rollout=_rollout(record, after))
     if after.pending_count == 0:
         return replace(after, pending_since=None, unplaced=())
     # The ladder's clock runs on for replicas that were waiting already.
     if record.pending_count > 0 and record.pending_since:
         return after
     return replace(after, pending_since=now)
+
+
+def _rollout(before: WorkloadRecord, after: WorkloadRecord) -> Rollout | None:
+    """Return the update that is under way, if the workload still rolls.
+
+    Where fewer replicas are wanted than before, the surge keeps to the bounds of the fewer: it was counted from more.
+    The next pass of disruption may let it have more again, where one node holds more replicas than these bounds.
+    """
+    bounds = None if after.workload is None else after.workload.rolling_update
+    if before.rollout is None or bounds is None:
+        return None
+    if after.unfinished_count >= before.unfinished_count:
+        return before.rollout
+    surge, _ = bounds.bounds(after.unfinished_count)
+    return replace(before.rollout, surge_count=min(before.rollout.surge_count, surge))
 
 
 def _former(record: WorkloadRecord, wanted: Workload) -> tuple[Workload, ...]:
