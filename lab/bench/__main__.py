@@ -12,7 +12,15 @@ import lab.bench
 from lab.bench.harness import fresh, in_calibrations
 
 # Rooms with benches, by what they measure; the package's other folders help them.
-ROOMS: Final = ("scheduling", "exact", "functions", "deployed", "outside_aws", "emulator")
+ROOMS: Final = (
+    "advice",
+    "scheduling",
+    "exact",
+    "functions",
+    "deployed",
+    "outside_aws",
+    "emulator",
+)
 
 
 class Bench(Protocol):

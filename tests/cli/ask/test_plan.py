@@ -11,6 +11,7 @@ import yaml
 from typer.testing import Result
 
 from lab.fakes.manifests import workload_manifest
+from lab.fakes.stores.history import MemoryHistory
 from lab.fakes.values import reservation
 from lab.worlds.planning_world import PlanningWorld, node_pool_manifest
 from reservoir.cli.commands.ask.what_if_text import answer_lines
@@ -35,6 +36,8 @@ DEMAND = workload_manifest("research/train", 3, {"cpu": "90", "nvidia.com/gpu": 
 
 class Stack(WorldStack[PlanningWorld]):
     """The part of ``reservoir.cli.stack.connection.Connection`` that asking needs."""
+
+    history = MemoryHistory()  # nothing is known of the past
 
     @property
     def snapshots(self) -> SnapshotGatherer:

@@ -8,15 +8,33 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
+from lab.fakes.stores.history import MemoryHistory
 from lab.worlds.disrupt_world import DisruptWorld
 from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_claim import NodeClaim, Operation
+from reservoir.runtime.composition.parts.planning import solver_from
 from reservoir.usecases.operating.operate_nodes import OperateNodes
+from reservoir.usecases.provisioning.gather_snapshot import SnapshotGatherer
+from reservoir.usecases.provisioning.solver import Solver
 from tests.cli.world_stack import WorldStack, invoke
 
 
+class Stack(WorldStack[DisruptWorld]):
+    """The part of ``reservoir.cli.stack.connection.Connection`` that explaining needs."""
+
+    history = MemoryHistory()  # nothing is known of the past
+
+    @property
+    def snapshots(self) -> SnapshotGatherer:
+        return self.world.gatherer()
+
+    @property
+    def solver(self) -> Solver:
+        return solver_from(self.world.outside())
+
+
 def explain(world: DisruptWorld, *arguments: str) -> Result:
-    return invoke(WorldStack(world), "explain", *arguments)
+    return invoke(Stack(world), "explain", *arguments)
 
 
 def explained(world: DisruptWorld, *arguments: str) -> Any:

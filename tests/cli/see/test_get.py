@@ -37,7 +37,10 @@ from reservoir.manifests.answers.operations import parse_request
 from reservoir.ports.capacity_blocks import BlockOffering
 from reservoir.ports.system import Sender
 from reservoir.runtime.composition.operate import operate_from
+from reservoir.runtime.composition.parts.planning import solver_from
 from reservoir.usecases.listing.list_workloads import ListWorkloads
+from reservoir.usecases.provisioning.gather_snapshot import SnapshotGatherer
+from reservoir.usecases.provisioning.solver import Solver
 from tests.cli.world_stack import OwnOutside, invoke
 
 HOUR = timedelta(hours=1)
@@ -103,6 +106,14 @@ class Stack(OwnOutside):
     @property
     def policy(self) -> Any:
         return self.world.store
+
+    @property
+    def snapshots(self) -> SnapshotGatherer:
+        return self.world.gatherer()
+
+    @property
+    def solver(self) -> Solver:
+        return solver_from(self.world.outside())
 
     @property
     def clock(self) -> Any:

@@ -90,7 +90,8 @@ class Noun(Generic[T]):
     ``read`` returns the rows of these names, or all that are worth listing; it reads indexes or keys, and never scans
     a table. Where there are more than it has room for, it returns ``Rows``. ``states`` are the words that ``--state``
     takes; empty: AWS may invent some. ``details`` are lines that ``describe`` prints before a row's document.
-    ``home``: the namespace that is meant where none is said.
+    ``home``: the namespace that is meant where none is said. ``more`` adds to rows what takes longer to find out, for
+    forms that show it.
     """
 
     plural: str
@@ -102,6 +103,7 @@ class Noun(Generic[T]):
     states: Collection[str] = ()
     details: Callable[[Connection, T], Iterable[str]] = lambda _stack, _row: ()
     home: str = ""
+    more: Callable[[Connection, Sequence[T]], Sequence[T]] = lambda _stack, rows: rows
 
 
 _UNITS: Final = (

@@ -8,6 +8,7 @@ from reservoir.cli.naming import DEFAULT_NAMESPACE
 from reservoir.cli.nouns.noun import Facts, Noun, Rows, Selection, Selector, age, ahead
 from reservoir.cli.output import Column, Listing
 from reservoir.cli.stack.connection import Connection
+from reservoir.manifests.answers.explanations import StartEstimate
 from reservoir.manifests.answers.listed import WorkloadRow, WorkloadState
 from reservoir.usecases.listing.list_workloads import ListWorkloads
 
@@ -77,10 +78,42 @@ def _listing(now: datetime) -> Listing[WorkloadRow]:
                 lambda row: ahead(row.status.next_feasible_at, now),
                 is_wide=True,
             ),
+            Column("STARTS", lambda row: _starts(row, now), is_wide=True),
             Column("WAITS FOR", _reasons, gives_way=True),
         ),
         lambda row: f"workload/{row.metadata.namespace}/{row.metadata.name}",
         lambda row: row.model_dump(mode="json", exclude_none=True),
+    )
+
+
+def _with_starts(stack: Connection, rows: Sequence[WorkloadRow]) -> Sequence[WorkloadRow]:
+    """Add when those that wait will start."""
+    from reservoir.cli.stack.starts import described_starts
+    from reservoir.core.start_times.foreseen import is_foreseen
+
+    keys = [
+        _key(row)
+        for row in rows
+        if row.status.pending and is_foreseen(each.reason for each in row.status.waiting)
+    ]
+    starts = described_starts(stack, keys)
+    return [_with_start(row, starts.get(_key(row))) for row in rows]
+
+
+def _with_start(row: WorkloadRow, starts: StartEstimate | None) -> WorkloadRow:
+    status = row.status.model_copy(update={"starts": starts})
+    return row.model_copy(update={"status": status})
+
+
+def _key(row: WorkloadRow) -> str:
+    return f"{row.metadata.namespace}/{row.metadata.name}"
+
+
+def _starts(row: WorkloadRow, now: datetime) -> str:
+    """Return by when it has started, as likely as not and nine times in ten."""
+    starts = row.status.starts
+    return (
+        f"{ahead(starts.p50_at, now)}, 90%: {ahead(starts.p90_at, now)}" if starts else "-"
     )
 
 
@@ -110,7 +143,7 @@ def _details(stack: Connection, row: WorkloadRow) -> Iterable[str]:
     from reservoir.cli.commands.see.explanation_text import workload_lines
     from reservoir.usecases.explaining.explain_workload import ExplainWorkload
 
-    key = f"{row.metadata.namespace}/{row.metadata.name}"
+    key = _key(row)
     found = ExplainWorkload(
         stack.outside.workloads,
         stack.outside.node_claims,
@@ -131,4 +164,5 @@ NOUN: Final = Noun(
     states=tuple(WorkloadState),
     details=_details,
     home=DEFAULT_NAMESPACE,
+    more=_with_starts,
 )

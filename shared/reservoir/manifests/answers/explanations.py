@@ -73,6 +73,14 @@ class WaitingReplicas(Part):
     earliest_at: AwareDatetime | None = None
 
 
+class StartEstimate(Part):
+    """By when all replicas that wait will have places, as far as runs of the past tell."""
+
+    p10_at: AwareDatetime = Field(description="One time in ten it starts before.")
+    p50_at: AwareDatetime = Field(description="As often it starts before as after.")
+    p90_at: AwareDatetime = Field(description="Nine times in ten it starts before.")
+
+
 class HostingNode(Part):
     """A node that holds replicas of the workload."""
 
@@ -150,6 +158,9 @@ class WorkloadExplanation(Part):
     next_feasible_at: AwareDatetime | None = Field(
         default=None,
         description="When the first of the reasons could change by itself; absent: by events only.",
+    )
+    starts: StartEstimate | None = Field(
+        default=None, description="Absent: too little is known, or nothing waits."
     )
     waiting: list[WaitingReplicas]
     rollout: RolloutStatus | None = Field(

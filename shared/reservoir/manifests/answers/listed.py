@@ -11,7 +11,11 @@ from pydantic import AwareDatetime, Field
 from reservoir.core.model.capacity_reservation import ReservationKind
 from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_claim import ClaimState, DrainReason
-from reservoir.manifests.answers.explanations import RolloutStatus, WaitingReplicas
+from reservoir.manifests.answers.explanations import (
+    RolloutStatus,
+    StartEstimate,
+    WaitingReplicas,
+)
 from reservoir.manifests.event_parts import Part, PlacedWorkload
 
 
@@ -78,6 +82,9 @@ class WorkloadRowStatus(Part):
     next_feasible_at: AwareDatetime | None = Field(
         default=None,
         description="When the first of the reasons could change by itself; absent: by events only.",
+    )
+    starts: StartEstimate | None = Field(
+        default=None, description="Absent: too little is known, or nothing waits."
     )
     waiting: list[WaitingReplicas] = Field(
         default_factory=list, description="As the last plan left them."

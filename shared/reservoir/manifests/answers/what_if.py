@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import AwareDatetime, Field
 
-from reservoir.manifests.answers.explanations import WaitingReplicas
+from reservoir.manifests.answers.explanations import StartEstimate, WaitingReplicas
 from reservoir.manifests.event_parts import OfferingDetail, Part, WorkloadRef
 from reservoir.manifests.events import Change
 
@@ -36,6 +36,9 @@ class WhatIfWorkload(Part):
     placed: int = Field(description="Replicas that have a place already.")
     places: list[WhatIfPlace]
     waiting: list[WaitingReplicas]
+    starts: StartEstimate | None = Field(
+        default=None, description="Absent: too little is known, or nothing waits."
+    )
 
 
 class DisplacedWorkload(Part):

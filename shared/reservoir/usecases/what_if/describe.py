@@ -18,7 +18,8 @@ from reservoir.manifests.answers.what_if import (
 )
 from reservoir.usecases.claims.announce import offering_detail, workload_ref
 from reservoir.usecases.claims.waiting import waiting
-from reservoir.usecases.what_if.plan_demand import WhatIf
+from reservoir.usecases.what_if.estimate_starts import start_described
+from reservoir.usecases.what_if.plan_demand import Starts, WhatIf
 from reservoir.usecases.what_if.policy_impact import PolicyImpact
 from reservoir.usecases.what_if.replay import Replayed
 
@@ -27,10 +28,12 @@ def described(answer: WhatIf) -> WhatIfAnswer:
     """Return an answer in its wire form."""
     return WhatIfAnswer(
         asked_at=answer.asked_at,
-        present=_outcome(answer.present, answer.workloads, answer.placed),
+        present=_outcome(
+            answer.present, answer.workloads, answer.placed, answer.present_starts
+        ),
         edited=None
         if answer.edited is None
-        else _outcome(answer.edited, answer.workloads, answer.placed),
+        else _outcome(answer.edited, answer.workloads, answer.placed, answer.edited_starts),
         assumptions=list(answer.notes),
     )
 
@@ -43,10 +46,10 @@ def replay_described(told: Replayed) -> ReplayAnswer:
         made_at=told.made_at,
         same=None if told.is_edited else told.replayed is None,
         why=told.why,
-        stored=_outcome(told.stored, told.workloads, placed),
+        stored=_outcome(told.stored, told.workloads, placed, {}),
         replayed=None
         if told.replayed is None
-        else _outcome(told.replayed, told.workloads, placed),
+        else _outcome(told.replayed, told.workloads, placed, {}),
         assumptions=list(told.notes),
     )
 
@@ -75,7 +78,10 @@ def impact_described(impact: PolicyImpact) -> ImpactDetail:
 
 
 def _outcome(
-    outcome: DemandOutcome, workloads: Iterable[Workload], placed: Mapping[str, int]
+    outcome: DemandOutcome,
+    workloads: Iterable[Workload],
+    placed: Mapping[str, int],
+    starts: Starts,
 ) -> WhatIfOutcome:
     places: dict[str, list[WhatIfPlace]] = {}
     waits: dict[str, list[WaitingReplicas]] = {}
@@ -91,6 +97,7 @@ def _outcome(
                 placed=placed[workload.key],
                 places=places.get(workload.key, []),
                 waiting=waits.get(workload.key, []),
+                starts=start_described(starts.get(workload.key)),
             )
             for workload in sorted(workloads, key=lambda workload: workload.key)
         ],

@@ -1,15 +1,17 @@
 """Plan demand that nobody has sent: the planner's view of the world, its ``solve``, and no effect."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Protocol
 
 from reservoir.core.checker import Violation
-from reservoir.core.model.plan import Plan
+from reservoir.core.model.plan import Plan, ReasonCode
 from reservoir.core.model.snapshot import Snapshot
 from reservoir.core.model.workload import Demand, Workload
+from reservoir.core.start_times.estimate import StartQuantiles
+from reservoir.core.start_times.foreseen import is_foreseen
 from reservoir.core.what_if.across_ends import parts_after
 from reservoir.core.what_if.edits import WorldEdits, edited
 from reservoir.core.what_if.outcome import DemandOutcome, outcome_of
@@ -17,6 +19,8 @@ from reservoir.ports.state import WorkloadRecord
 from reservoir.ports.system import Clock
 from reservoir.usecases.provisioning.gather_snapshot import Gathered
 from reservoir.usecases.provisioning.solver import Solver
+
+Starts = Mapping[str, StartQuantiles]  # by workload
 
 
 class SnapshotSource(Protocol):
@@ -31,7 +35,7 @@ class SnapshotSource(Protocol):
 class WhatIf:
     """What would happen now, and in the edited world if there are edits; ``notes`` say what was assumed for that.
 
-    ``placed`` are the replicas of each workload that have a place already.
+    ``placed`` are the replicas of each workload that have a place already; the starts are of those that would wait.
     """
 
     asked_at: datetime
@@ -40,8 +44,11 @@ class WhatIf:
     present: DemandOutcome
     edited: DemandOutcome | None = None
     notes: tuple[str, ...] = ()
+    present_starts: Starts = field(default_factory=dict)
+    edited_starts: Starts = field(default_factory=dict)
 
 
+StartsIn = Callable[[Snapshot, Collection[str], datetime], Starts]
 Solved = tuple[Plan, Sequence[Violation]]
 SolveAll = Callable[[Sequence[Callable[[], Solved]]], list[Solved]]
 
@@ -50,14 +57,22 @@ def _in_turn(tasks: Sequence[Callable[[], Solved]]) -> list[Solved]:
     return [task() for task in tasks]
 
 
+def _unknown(_world: Snapshot, _keys: Collection[str], _now: datetime) -> Starts:
+    return {}
+
+
 @dataclass(frozen=True, slots=True)
 class PlanDemand:
-    """Answers what would happen to demand. ``solve_all`` solves worlds that have nothing to do with each other."""
+    """Answers what would happen to demand. ``solve_all`` solves worlds that have nothing to do with each other.
+
+    ``starts_in`` estimates when workloads of a world start that wait in it.
+    """
 
     source: SnapshotSource
     clock: Clock
     solver: Solver
     solve_all: SolveAll = _in_turn
+    starts_in: StartsIn = _unknown
 
     def plan(self, workloads: Sequence[Workload], edits: WorldEdits) -> WhatIf:
         """Plan the workloads beside all that waits already; one that exists is planned as if it were updated.
@@ -83,16 +98,34 @@ class PlanDemand:
         other = edited(snapshot, edits, now) if edits else None
         worlds = [snapshot] if other is None else [snapshot, other.snapshot]
         outcomes = self._outcomes(worlds, records, workloads, now)
+        keys = frozenset(workload.key for workload in workloads)
         placed = {key: record.placed_count for key, record in records.items()}
+        starts = [
+            self._starts(
+                _with(_without(world, keys), records, workloads, now), outcome, now
+            )
+            for world, outcome in zip(worlds, outcomes, strict=True)
+        ]
         answer = WhatIf(
             now,
             tuple(workloads),
             {it.key: placed.get(it.key, 0) for it in workloads},
             outcomes[0],
+            present_starts=starts[0],
         )
         if other is None:
             return answer
-        return replace(answer, edited=outcomes[1], notes=other.notes)
+        return replace(
+            answer, edited=outcomes[1], notes=other.notes, edited_starts=starts[1]
+        )
+
+    def _starts(self, world: Snapshot, outcome: DemandOutcome, now: datetime) -> Starts:
+        """Return when what would wait in a world starts."""
+        codes: dict[str, set[ReasonCode]] = {}
+        for item in outcome.waiting:
+            codes.setdefault(item.workload_key, set()).add(item.code)
+        asked = [key for key in sorted(codes) if is_foreseen(codes[key])]
+        return self.starts_in(world, asked, now) if asked else {}
 
     def _outcomes(
         self,

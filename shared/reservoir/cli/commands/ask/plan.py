@@ -11,6 +11,7 @@ from reservoir.cli.commands.ask.what_if_text import answer_lines
 from reservoir.cli.console import fail, report
 from reservoir.cli.policy import attempt, connection
 from reservoir.cli.side_by_side import side_by_side
+from reservoir.cli.stack.starts import starts_within
 from reservoir.core.model.workload import Workload
 from reservoir.core.what_if.added_capacity import EditError
 from reservoir.manifests.parsing.problems import errors_of
@@ -41,7 +42,13 @@ def plan(
     workloads = demand_of(filenames)
     stack = connection(context)
     edits = edits_of(added, removed, policy, prices, stack.outside.clock.now())
-    question = PlanDemand(stack.snapshots, stack.outside.clock, stack.solver, side_by_side)
+    question = PlanDemand(
+        stack.snapshots,
+        stack.outside.clock,
+        stack.solver,
+        side_by_side,
+        starts_within(stack),
+    )
     try:
         answer = attempt(lambda: described(question.plan(workloads, edits)))
     except EditError as error:

@@ -147,6 +147,12 @@ def _price(place: WhatIfPlace) -> str:
 
 def _about(title: str, outcome: WhatIfOutcome) -> Iterator[str]:
     yield f"{title}adds {_signed(outcome.added_micro_usd_per_hour)} an hour to what is bought"
+    for workload in outcome.workloads:
+        if workload.starts is not None:
+            yield (
+                f"{title}{_name(workload.workload)} starts about {_time(workload.starts.p50_at)}, nine times in ten by"
+                f" {_time(workload.starts.p90_at)}"
+            )
     for item in outcome.displaced:
         yield f"{title}displaces {_displaced(item)}"
     for note in outcome.notes:

@@ -10,6 +10,8 @@ from reservoir.cli.console import fail
 from reservoir.cli.naming import named, workload_key
 from reservoir.cli.policy import attempt, connection
 from reservoir.cli.stack.connection import Connection
+from reservoir.cli.stack.starts import described_starts
+from reservoir.core.start_times.foreseen import is_foreseen
 from reservoir.usecases.explaining.explain_node import ExplainNode
 from reservoir.usecases.explaining.explain_workload import ExplainWorkload
 from reservoir.usecases.what_if.explain_alternatives import ExplainAlternatives
@@ -81,6 +83,9 @@ def _workload(stack: Connection, key: str, form: Format, *, alternatives: bool) 
     )
     if found is None:
         fail(f"workload {key} is not known")
+    if found.pending and is_foreseen(each.reason for each in found.waiting):
+        starts = described_starts(stack, [key])
+        found = found.model_copy(update={"starts": starts.get(key)})
     if alternatives:
         question = ExplainAlternatives(
             stack.outside.node_claims, stack.outside.decisions, stack.solver.policy

@@ -8,6 +8,7 @@ from reservoir.manifests.answers.explanations import (
     AlternativePlace,
     DecisionAlternatives,
     NodeExplanation,
+    StartEstimate,
     WorkloadExplanation,
 )
 
@@ -57,6 +58,7 @@ def workload_lines(found: WorkloadExplanation) -> Iterator[str]:
             else "not by itself: by new capacity or policy"
         )
         yield f"  could run   {when}"
+        yield from _start_lines(found.starts)
     if found.rollout:
         surge = f", up to {found.rollout.surge} beyond" if found.rollout.surge else ""
         yield f"  update      replaces what runs{surge}; waits for {found.rollout.waits_for}"
@@ -72,6 +74,12 @@ def workload_lines(found: WorkloadExplanation) -> Iterator[str]:
         if host.drain_at is not None and host.goes_on is not None:
             yield f"  then        its block drains at {host.drain_at:%Y-%m-%d %H:%MZ}: {host.goes_on}"
     yield from _alternative_lines(found.alternatives)
+
+
+def _start_lines(starts: StartEstimate | None) -> Iterator[str]:
+    if starts is not None:
+        p50, p90 = _time(starts.p50_at), _time(starts.p90_at)
+        yield f"  starts      about {p50}, nine times in ten by {p90}"
 
 
 def _alternative_lines(found: list[DecisionAlternatives] | None) -> Iterator[str]:

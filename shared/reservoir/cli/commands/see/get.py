@@ -98,13 +98,20 @@ def get(
     found = [Found.of(stack, noun, chosen) for noun, chosen in meant]
     now = stack.outside.clock.now()
     if any(each.rows for each in found) or not any(chosen.names for _, chosen in meant):
-        parts = [(each.rows, each.noun.listing(now)) for each in found]
+        parts = [(_rows(stack, each, form), each.noun.listing(now)) for each in found]
         ordered = [(in_order(rows, listing, sort_by), listing) for rows, listing in parts]
         show_all(
             ordered, form, nothing=_nothing(found, meant[0][1]), headers=not no_headers
         )
     tell_left_out(found)
     end_with_missing(stack, found)
+
+
+def _rows(stack: Connection, found: Found, form: Form) -> Sequence[Any]:
+    """Return rows, with all that is known of them in forms that show it."""
+    if form in (Form.TABLE, Form.NAME):
+        return found.rows
+    return found.noun.more(stack, found.rows)
 
 
 def _watch(

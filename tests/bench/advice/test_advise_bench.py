@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from lab.bench.scheduling.advise import HALF, cases, halves, walked
+from lab.bench.advice.advise import HALF, cases, halves, walked
 from lab.worlds.demand_traces import (
     JUDGING,
     SINCE,

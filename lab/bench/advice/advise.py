@@ -46,7 +46,7 @@ def cases() -> Sequence[str]:
 
 def run(case: str) -> Figures:
     """Measure one case."""
-    return fresh("lab.bench.scheduling.advise:answer", case)
+    return fresh("lab.bench.advice.advise:answer", case)
 
 
 def answer(case: str) -> Figures:

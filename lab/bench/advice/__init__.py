@@ -1,0 +1,1 @@
+"""What is told of the time to come: which units to reserve, and when work starts."""
