@@ -178,6 +178,29 @@ def test_used_and_unused_units_are_all_units_of_each_hour(tmp_path: Path) -> Non
     assert total(found, "EffectiveCost") == 24 * 4 * 60
 
 
+def test_of_units_that_another_account_shares_its_owner_is_charged_for_the_unused(
+    tmp_path: Path,
+) -> None:
+    stack = Stack()
+    stack.sample(replace(HELD, owner_id="999999999999"))
+    charged = {
+        row["x_UnitState"]: row["SubAccountId"]
+        for row in rows(stack, tmp_path)
+        if row["CapacityReservationId"] == HELD.id
+    }
+    account = rows(stack, tmp_path)[0]["BillingAccountId"]
+    assert charged == {"free": "999999999999", "ours": account, "others": ""}
+
+
+def test_where_no_sample_tells_the_owner_nobody_is_charged_for_the_unused(
+    tmp_path: Path,
+) -> None:
+    stack = Stack()
+    stack.sample(HELD)
+    unused = [row for row in rows(stack, tmp_path) if row["x_UnitState"] == "free"]
+    assert {row["SubAccountId"] for row in unused} == {""}
+
+
 def test_a_block_is_billed_once_and_each_second_has_its_part_of_the_fee(
     tmp_path: Path,
 ) -> None:

@@ -112,6 +112,7 @@ def rows_of_instances(
                 **_common(place, _midnight(day), timedelta(days=1)),
                 **_usage(amount.seconds, _HOUR_S, amount.atto_usd),
                 "BilledCost": _decimal(amount.atto_usd, _ATTO_USD_PER_USD),
+                "SubAccountId": place.account_id,
                 "ChargeDescription": f"EC2 instances, {line.capacity_type.value}",
                 "PricingCategory": "Dynamic" if is_spot else "Standard",
                 "SkuId": "instances",
@@ -154,6 +155,7 @@ def rows_of_reservations(
                 "PricingCategory": "Dynamic" if is_block else "Standard",
                 "ResourceId": hour.reservation_id,
                 "ResourceType": "Capacity Reservation",
+                "SubAccountId": _charged(place, hour),
                 "SkuId": hour.instance_type,
                 "SkuPriceId": f"{hour.instance_type}/{hour.reservation_id}"
                 if is_block
@@ -166,6 +168,18 @@ def rows_of_reservations(
         )
 
 
+def _charged(place: Place, hour: HourOfUnits) -> str:
+    """Return the account that AWS charges for units; empty where that is not known.
+
+    A reservation's owner pays for what nobody uses of it, whoever runs instances in it for these, and for a Capacity
+    Block whoever bought it (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-reservation-sharing.html).
+    Which account the instances of others are of, EC2 does not tell.
+    """
+    if hour.kind is ReservationKind.CAPACITY_BLOCK or hour.state is UnitState.FREE:
+        return hour.owner_id
+    return place.account_id if hour.state is UnitState.OURS else ""
+
+
 def rows_of_fees(place: Place, fees: Iterable[Fee]) -> Iterator[tuple[date, Row]]:
     """Yield a row for each purchase of a Capacity Block or its extension, on the day on which it was made."""
     for fee in fees:
@@ -176,6 +190,7 @@ def rows_of_fees(place: Place, fees: Iterable[Fee]) -> Iterator[tuple[date, Row]
             {
                 **_common(place, _midnight(day), timedelta(days=1)),
                 "BilledCost": cost,
+                "SubAccountId": place.account_id,
                 "CapacityReservationId": fee.reservation_id,
                 "ChargeCategory": "Purchase",
                 "ChargeDescription": f"Capacity Block {fee.reservation_id}, paid at once",

@@ -34,7 +34,8 @@ class HourOfUnits:
     """Units of one reservation in one hour that were used in one way, in thousandths of a unit times seconds.
 
     ``whose`` is the namespace of the work on them, or the team that owns them while they are free; empty: of no team,
-    or not known. ``atto_usd`` is None where the price is not known.
+    or not known. ``atto_usd`` is None where the price is not known. ``owner_id`` is the account that owns the
+    reservation; empty: no sample has it.
     """
 
     reservation_id: str
@@ -46,6 +47,7 @@ class HourOfUnits:
     whose: str
     milli_unit_s: int
     atto_usd: int | None
+    owner_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,7 @@ def hours_of_units(
             whose=whose,
             milli_unit_s=totals[hour, state, whose],
             atto_usd=costs[hour, state, whose],
+            owner_id=last.owner_id,
         )
         for hour, state, whose in sorted(totals)
     ]

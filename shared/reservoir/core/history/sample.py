@@ -47,6 +47,7 @@ class ReservationSample:
     ours_milli_units: Mapping[str, int] = field(default_factory=dict)
     # by the team that owns them by its quotas; the empty name: no team does
     free_milli_units: Mapping[str, int] = field(default_factory=dict)
+    owner_id: str = ""  # the account; empty in samples of earlier releases
 
     @property
     def idle_micro_usd_per_hour(self) -> int | None:
@@ -187,6 +188,7 @@ def _reservation(
         drain_at=reservation.drain_at(),
         stale=reservation.stale,
         ours_milli_units=_by_namespace(on_it),
+        owner_id=reservation.owner_id,
     )
 
 
