@@ -182,6 +182,15 @@ def test_units_that_falling_demand_left_are_given_back() -> None:
     assert change.units < 8
 
 
+def test_units_are_kept_that_either_half_of_the_time_would_have_kept() -> None:
+    """Five jobs arrive together in the first half, and one in the second: all weeks together would keep one unit."""
+    asked = trace(4)
+    together = [(24.0 * day, 4.5) for day in range(14)]
+    found = lives(asked, *every_day(4.5), *together, *together, *together, *together)
+    (change,) = advised(asked, found).changes
+    assert (change.kind.held, change.units) == (4, 2)
+
+
 def test_what_one_week_alone_would_have_saved_is_not_advised() -> None:
     asked = trace(2)
     crowded = [(24.0 * day, 24.0) for day in range(21, 28)]

@@ -13,6 +13,7 @@ from typing import Final
 
 from reservoir.core.advice.count import Cost, Counted
 from reservoir.core.advice.departed import without_departed
+from reservoir.core.advice.halves import Halves
 from reservoir.core.advice.lives import Life
 from reservoir.core.advice.play import Played, play
 from reservoir.core.advice.search import LEAST_SAVING_PERMILLE, UnitSearch, weighed
@@ -90,13 +91,10 @@ class Question:
     def _advised(self) -> Advice:
         held = {kind.id: kind.held for kind in self.ground.kinds}
         counted = Counted(self.ground, self.lives, self.since, self.until)
-        wanted = UnitSearch(
+        cheapest = UnitSearch(
             counted, self.ground.kinds, self.worth_percent, self.budget_micro_usd_per_hour
         ).best()
-        wanted = {
-            kind.id: self._kept(kind, wanted.get(kind.id, kind.held))
-            for kind in self.ground.kinds
-        }
+        wanted = self._kept({**held, **cheapest})
         wanted = {**held, **_largest(wanted, self.ground.kinds)}
         before = self._played(held)
         after = before if wanted == held else self._played(wanted)
@@ -119,11 +117,20 @@ class Question:
             after = self._played(wanted)
         return Advice(self.since, self.until, before, before)
 
-    def _kept(self, kind: UnitKind, units: int) -> int:
-        if units >= kind.held:
-            return units
-        weeks = wanted_by_week(kind, self.ground, self.lives, self.since, self.until)
-        return min(kind.held, kept_for_growth(units, weeks))
+    def _kept(self, wanted: Mapping[str, int]) -> Mapping[str, int]:
+        """Return the units that are wanted, and of those that are held what chance or growth may still want."""
+        halves = Halves.of(
+            self.ground, self.lives, self.since, self.until, self.worth_percent
+        )
+        units = dict(wanted)
+        for kind in self.ground.kinds:
+            if wanted[kind.id] < kind.held:
+                weeks = wanted_by_week(
+                    kind, self.ground, self.lives, self.since, self.until
+                )
+                growing = kept_for_growth(wanted[kind.id], weeks)
+                units[kind.id] = min(kind.held, max(growing, halves.kept(kind, wanted)))
+        return units
 
     def _played(self, units: Mapping[str, int]) -> Played:
         return play(
