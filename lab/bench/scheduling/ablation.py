@@ -154,7 +154,13 @@ _IMPROVE: Final = "column_generation.improve"
 _MASTER: Final = "column_generation.restricted_master"
 MECHANISMS: Final = {
     "column-generation": Mechanism(
-        lambda: _set(_IMPROVE, improved=_nothing, packed_by_worth=_nothing),
+        lambda: _set(
+            "pattern_packing",
+            _improved=_nothing,
+            _repacked=_nothing,
+            _cheapest_exactly=_nothing,
+            _spared_exactly=_nothing,
+        ),
         (_IMPROVE, _MASTER, "column_generation.pricing"),
     ),
     "column-generation-in-first-plans": Mechanism(
@@ -167,8 +173,8 @@ MECHANISMS: Final = {
         ("packing.outlay", "packing.spared_units", "packing.unit_worth"),
     ),
     "exact-when-small": Mechanism(
-        lambda: _set(_IMPROVE, packed_exactly=_nothing),
-        ("column_generation.whole_program",),
+        lambda: _set("pattern_packing", _cheapest_exactly=_nothing),
+        ("column_generation.whole_program", "column_generation.priced_program"),
     ),
     "ruin-and-recreate": Mechanism(
         lambda: _set(_IMPROVE, _TURNS=0), (f"{_IMPROVE}:_rebuilt", f"{_IMPROVE}:_part")

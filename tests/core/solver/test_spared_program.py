@@ -135,9 +135,7 @@ def test_the_best_filling_is_the_best_of_all(seed: int) -> None:
     values = {index: random.uniform(0.1, 2.0) for index in range(4)}
     size = bin_type(bins, "bought").option.allocatable
 
-    value, pattern = BestFilling(
-        bins.items, values, dict.fromkeys(range(4), 3), size
-    ).found()
+    value, pattern = BestFilling(bins.items, values, [3] * 4, size).found()
 
     def fits(counts: tuple[int, ...]) -> bool:
         return all(

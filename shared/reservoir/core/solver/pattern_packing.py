@@ -12,7 +12,7 @@ from reservoir.core.solver.packing.filling import fill_existing
 from reservoir.core.solver.packing.item_types import BinType, BinTypes, build_item_types
 from reservoir.core.solver.packing.item_values import item_values
 from reservoir.core.solver.packing.knapsack import GreedyKnapsack
-from reservoir.core.solver.packing.outlay import outlay_of_packing
+from reservoir.core.solver.packing.outlay import Outlay, outlay_of_packing
 from reservoir.core.solver.packing.packing import ItemFloor, Packing
 from reservoir.core.solver.packing.spared_units import with_units_spared
 from reservoir.core.solver.problem.components import Component
@@ -106,6 +106,11 @@ def _pack_batches(
         )
         improved = _improved(base, best, bin_types, is_last=is_last, is_quick=not improves)
         best = best if improved is None else min(best, improved, key=outlay)
+        cheapest = _cheapest_exactly(
+            empty, best, bin_types, is_last=is_last, is_quick=not improves
+        )
+        if cheapest is not None and _is_better(outlay(cheapest), outlay(best), bin_types):
+            best = cheapest
     if bin_types.reserved and not policy.expired():
         repack = [_repacked] if improves else []
         best = with_units_spared(empty, best, bin_types.reserved, outlay, *repack)
@@ -168,11 +173,39 @@ def _repacked(base: Packing, greedy: Packing, units: Sequence[BinType]) -> Packi
     return packing
 
 
+def _cheapest_exactly(
+    empty: Packing, best: Packing, bin_types: BinTypes, *, is_last: bool, is_quick: bool
+) -> Packing | None:
+    """Return the packing that an integer program finds for the least money, where the problem is small."""
+    if not _is_improvable(best):
+        return None
+    try:
+        program = import_module("reservoir.core.solver.column_generation.whole_program")
+    except ModuleNotFoundError:
+        return None
+    packing: Packing | None = program.cheapest_exactly(
+        empty, best, bin_types, is_last=is_last, is_quick=is_quick
+    )
+    return packing
+
+
+def _is_better(found: Outlay, best: Outlay, bin_types: BinTypes) -> bool:
+    """Whether it costs less; where an operator orders pools, that stands above the worth of units."""
+    if _are_pools_ordered(bin_types):
+        return found.spending < best.spending
+    return found < best
+
+
+def _are_pools_ordered(bin_types: BinTypes) -> bool:
+    """Whether units are of pools of several weights."""
+    return len({bin_type.option.entry.tier for bin_type in bin_types.reserved}) > 1
+
+
 def _spared_exactly(empty: Packing, best: Packing, bin_types: BinTypes) -> Packing | None:
     """Return the packing with fewer units that an integer program finds for the same money, if there is one."""
-    tiers = {bin_type.option.entry.tier for bin_type in bin_types.reserved}
-    if len(tiers) > 1 or not _is_improvable(best):
-        return None  # an operator's order of pools stands above the worth of units
+    # An operator's order of pools stands above the worth of units.
+    if _are_pools_ordered(bin_types) or not _is_improvable(best):
+        return None
     try:
         program = import_module("reservoir.core.solver.column_generation.spared_program")
     except ModuleNotFoundError:

@@ -4,8 +4,9 @@ A bounded knapsack of several resources, by branch and bound (Martello and Toth 
 made of all, each counted by its part of the node (a surrogate relaxation, Glover 1968), filled in fractions.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import sub
 
 from reservoir.core.solver.packing.item_types import ItemType
 from reservoir.core.solver.packing.knapsack import Pattern
@@ -34,7 +35,7 @@ class BestFilling:
         self,
         item_types: Sequence[ItemType],
         values: Mapping[int, float],
-        left: Mapping[int, int],
+        left: Sequence[int],
         size: Vector,
     ) -> None:
         self._size = size
@@ -60,15 +61,48 @@ class BestFilling:
                 best_value, best = value, pattern
             if value + self._bound(position, room) <= best_value + _TINY:
                 continue
-            item = self._items[position]
-            most = min(item.most, copies_that_fit(item.request, room))
             # The fullest is looked at first: it is pushed last.
-            for count in range(most + 1):
-                taken = [amount * count for amount in item.request]
-                rest = tuple(free - part for free, part in zip(room, taken, strict=True))
-                with_item = (*pattern, (item.index, count)) if count else pattern
-                stack.append((position + 1, rest, value + item.value * count, with_item))
+            stack.extend(self._branches(position, room, value, pattern))
         return best_value, tuple(sorted(best))
+
+    def above(self, least: float) -> Iterator[Pattern]:
+        """Yield the fillings that are worth more, and beside which no further replica fits, in a bounded search."""
+        steps_left = _STEPS_MAX
+        stack: list[tuple[int, Vector, float, Pattern]] = [(0, self._size, 0.0, ())]
+        while stack and steps_left:
+            steps_left -= 1
+            position, room, value, pattern = stack.pop()
+            if value + self._bound(position, room) <= least:
+                continue
+            if position < len(self._items):
+                stack.extend(self._branches(position, room, value, pattern))
+            elif pattern and self._is_maximal(room, pattern):
+                yield tuple(sorted(pattern))
+
+    def _branches(
+        self, position: int, room: Vector, value: float, pattern: Pattern
+    ) -> Iterator[tuple[int, Vector, float, Pattern]]:
+        """Yield what to search beyond an item, for each number of its replicas; the fullest last."""
+        item = self._items[position]
+        most = min(item.most, copies_that_fit(item.request, room))
+        rest = room
+        with_items = pattern
+        for count in range(most + 1):
+            if count:
+                rest = tuple(map(sub, rest, item.request))
+                with_items = (*pattern, (item.index, count))
+            yield position + 1, rest, value + item.value * count, with_items
+
+    def _is_maximal(self, room: Vector, pattern: Pattern) -> bool:
+        used = dict(pattern)
+        return not any(
+            used.get(item.index, 0) < item.most and copies_that_fit(item.request, room)
+            for item in self._items
+        )
+
+    def bound(self) -> float:
+        """Return what any filling is worth at most."""
+        return self._bound(0, self._size)
 
     def _bound(self, position: int, room: Vector) -> float:
         """Return what the items from this one on may add at most."""

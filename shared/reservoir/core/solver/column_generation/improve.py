@@ -18,7 +18,6 @@ from math import floor
 
 from reservoir.core.solver.column_generation.pricing import PricingProblem, promising
 from reservoir.core.solver.column_generation.restricted_master import RestrictedMaster
-from reservoir.core.solver.column_generation.whole_program import packed_exactly
 from reservoir.core.solver.packing.buying import completed
 from reservoir.core.solver.packing.item_types import BinType, BinTypes
 from reservoir.core.solver.packing.packing import Packing
@@ -45,8 +44,6 @@ def improved(
 
     ``base`` has only existing nodes filled. ``is_quick`` ends after so many rounds, near the program's optimum or not.
     """
-    if (exact := packed_exactly(base, bin_types)) is not None:
-        return exact
     offered = [*promising(base, bin_types.paid), *bin_types.reserved]
     return _packed(
         base, greedy, offered, partial(completed, bin_types=bin_types), is_quick=is_quick

@@ -12,7 +12,6 @@ INFINITY = float(highspy.kHighsInf)
 # From the basis of the last solve simplex may go in circles for ever, as in the mix of 1,000 replicas with seed 705.
 # No other program of the benches took more than 1,500 iterations; this limit stops at the same place on every machine.
 _ITERATIONS_MAX = 10_000
-_NODES_MAX = 500  # of the search for whole numbers: small problems need a handful
 
 
 def _never() -> bool:
@@ -102,29 +101,19 @@ class LinearProgram:
         for column, cost in costs.items():
             self._highs.changeColCost(column, cost)
 
-    def solve_whole(self) -> bool:
-        """Solve with every column a whole number; False when no best solution was proven within the limit."""
-        self._search_whole()
-        return bool(self._highs.getModelStatus() == highspy.HighsModelStatus.kOptimal)
-
-    def solve_whole_from(self, values: Sequence[float]) -> bool:
+    def solve_whole_from(self, values: Sequence[float], nodes_max: int) -> bool:
         """Look from a known solution in whole numbers for a better one, within the limit; False without any."""
-        known = highspy.HighsSolution()
-        known.col_value = list(values)
-        self._search_whole(known)
-        return bool(self._highs.getInfo().primal_solution_status)
-
-    def _search_whole(self, known: Any = None) -> None:
         for name in ("mip_rel_gap", "mip_abs_gap"):
             self._highs.setOptionValue(name, 0.0)
-        # A node limit stops at the same place on every machine; a time limit would not.
-        self._highs.setOptionValue("mip_max_nodes", _NODES_MAX)
+        self._highs.setOptionValue("mip_max_nodes", nodes_max)
         self._highs.setOptionValue("solver", "choose")
         for column in range(self._highs.getNumCol()):
             self._highs.changeColIntegrality(column, highspy.HighsVarType.kInteger)
-        if known is not None:
-            self._highs.setSolution(known)
+        known = highspy.HighsSolution()
+        known.col_value = list(values)
+        self._highs.setSolution(known)
         self._highs.run()
+        return bool(self._highs.getInfo().primal_solution_status)
 
     def proven(self) -> float:
         """Return what the optimum is at least by the duals of the last solution; needs bounds on all rows and columns.

@@ -4,7 +4,8 @@ Gilmore and Gomory (1961): a linear program with a row for what each item needs 
 units of reservations and limits of pools are rows too.
 """
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 from reservoir.core.scheduling_terms.resources import counted
 from reservoir.core.solver.column_generation.linear_program import (
@@ -21,7 +22,7 @@ from reservoir.core.solver.solution.residual_capacity import ResidualCapacity
 _MONEY = ("", "money")
 # Rounding of sums in USD an hour.
 _SAME_MONEY = 1e-9
-_UNPLACED = 1e6  # USD an hour: a replica stays unplaced only where no pattern holds it
+UNPLACED = 1e6  # USD an hour: a replica stays unplaced only where no pattern holds it
 
 
 class RestrictedMaster:
@@ -31,6 +32,7 @@ class RestrictedMaster:
     """
 
     def __init__(self, base: Packing, bought: Sequence[PatternUse] | None = None) -> None:
+        self._left = base.left
         self._items = len(base.left)
         self._limits = base.residual.limits
         most = _most(base.residual)
@@ -43,7 +45,7 @@ class RestrictedMaster:
         ]
         self.program = LinearProgram(rows, expired=base.expired)
         self.program.add(
-            [(_UNPLACED, INFINITY, [(index, 1.0)]) for index in range(self._items)]
+            [(UNPLACED, INFINITY, [(index, 1.0)]) for index in range(self._items)]
         )
         self.patterns: list[tuple[BinType, Pattern]] = []
         self._least_price: dict[object, float] = {}  # of columns with the same entries
@@ -86,9 +88,21 @@ class RestrictedMaster:
         """Change what a use of each of ``patterns`` costs, in USD an hour."""
         self.program.recost(dict(enumerate(costs, self._items)))
 
-    def solve_whole_from(self, counts: Sequence[float]) -> bool:
-        """Look for whole numbers that cost less than these of ``patterns``; False when there is no solution."""
-        return self.program.solve_whole_from([*[0.0] * self._items, *counts])
+    def solve_whole_from(
+        self, known: Mapping[tuple[BinType, Pattern], int], nodes_max: int
+    ) -> bool:
+        """Look for whole numbers that cost less than so many uses; False when there is no solution."""
+        left = list(self._left)
+        counts = Counter[object]()
+        for (bin_type, pattern), count in known.items():
+            counts[(*pattern, *self.row_entries(bin_type))] += count
+            for index, copies in pattern:
+                left[index] -= copies * count
+        values = [float(max(0, each)) for each in left]
+        for bin_type, pattern in self.patterns:
+            entries = (*pattern, *self.row_entries(bin_type))
+            values.append(float(counts.pop(entries, 0)))
+        return self.program.solve_whole_from(values, nodes_max)
 
     def packed(self, base: Packing) -> Packing:
         """Return the packing that the last solution, of whole numbers, makes of a base.

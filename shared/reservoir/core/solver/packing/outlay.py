@@ -23,6 +23,11 @@ class Outlay:
     misused_units: int
     worth: float
 
+    @property
+    def spending(self) -> tuple[tuple[int, ...], int]:
+        """Who is left over, and the money; units left out of account."""
+        return self.left_over, self.bought_atto_usd_per_hour
+
 
 @dataclass(frozen=True, slots=True)
 class LaunchedNodes:

@@ -1,0 +1,189 @@
+"""Which patterns to use how often, in whole numbers, where few kinds of replicas leave time to price patterns exactly.
+
+Column generation starts from the patterns of a known packing. When no pattern is worth more than it costs, an integer
+program over all patterns found looks for a packing that costs less than the known one.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from heapq import nlargest
+from operator import itemgetter, sub
+
+from reservoir.core.solver.column_generation.best_filling import BestFilling
+from reservoir.core.solver.column_generation.restricted_master import (
+    UNPLACED,
+    RestrictedMaster,
+)
+from reservoir.core.solver.packing.item_types import BinType
+from reservoir.core.solver.packing.knapsack import Pattern
+from reservoir.core.solver.packing.packing import Packing, PatternUse
+from reservoir.core.solver.packing.unit_worth import (
+    asks_for_accelerators,
+    has_accelerators,
+)
+from reservoir.core.solver.problem.vectors import iter_bits
+
+_ROUNDS_MAX = 60
+_FILLED_MAX = 40  # bin types that are filled in a round
+# Less than this a pattern gains only by rounding.
+_TINY = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class SearchLimits:
+    """What bounds the integer program: patterns beside those of column generation, and nodes of its search."""
+
+    patterns: int
+    nodes: int
+
+
+# A node limit stops at the same place on every machine; a time limit would not.
+QUICK = SearchLimits(patterns=200, nodes=30)
+THOROUGH = SearchLimits(patterns=2_000, nodes=100)
+
+# What a use of a pattern costs.
+Cost = Callable[[BinType, Pattern], float]
+
+
+class PricedProgram:
+    """How often to use which pattern of these bin types, for the least cost.
+
+    ``known`` are the uses to start from, all of these bin types; with ``within_money`` no more is spent than they cost.
+    """
+
+    def __init__(
+        self,
+        base: Packing,
+        known: Sequence[PatternUse],
+        bin_types: Sequence[BinType],
+        cost: Cost,
+        *,
+        within_money: bool,
+    ) -> None:
+        self._base = base
+        self._bin_types = bin_types
+        self._cost = cost
+        self._asking = {
+            index
+            for index in iter_bits(base.active)
+            if asks_for_accelerators(base.item_types[index].workload)
+        }
+        bought = [use for use in known if use.is_bought] if within_money else None
+        self._master = RestrictedMaster(base, bought=bought)
+        # Counted twice, a replica that asks for accelerators would seem to use those of two nodes.
+        for index in self._asking:
+            count = float(base.left[index])
+            self._master.program.rebound(index, count, count)
+        by_option = {bin_type.option.index: bin_type for bin_type in bin_types}
+        self._known = Counter[tuple[BinType, Pattern]]()
+        for use in known:
+            assert use.bin_type is not None
+            bin_type = by_option[use.bin_type.option.index]
+            self._known[bin_type, tuple(sorted(use.pattern.items()))] += use.count
+        self._add(list(self._known))
+
+    def solved(self, limits: SearchLimits) -> Packing | None:
+        """Return the best packing that is found from the known one on."""
+        for _ in range(_ROUNDS_MAX):
+            if self._base.expired() or not self._master.program.solve():
+                return None
+            duals = self._master.program.duals()
+            gap = self._known_cost() - self._master.program.objective()
+            if not self._add(list(self._worthwhile(duals))):
+                self._add(self._within(gap, duals)[: limits.patterns])
+                break
+        if not self._master.solve_whole_from(self._known, limits.nodes):
+            return None
+        return self._master.packed(self._base)
+
+    def _known_cost(self) -> float:
+        left = sum(self._base.left)
+        cost = 0.0
+        for (bin_type, pattern), count in self._known.items():
+            cost += self._cost(bin_type, pattern) * count
+            left -= sum([copies for _, copies in pattern]) * count
+        return cost + UNPLACED * left
+
+    def _add(self, patterns: Sequence[tuple[BinType, Pattern]]) -> int:
+        count = self._master.add(patterns)
+        self._master.recost([self._cost(*each) for each in self._master.patterns])
+        return count
+
+    def _worthwhile(self, duals: Sequence[float]) -> Iterator[tuple[BinType, Pattern]]:
+        """Yield patterns that are worth more, at the program's prices, than what a use costs and takes."""
+        gains: list[tuple[float, BinType]] = []
+        for bin_type in self._bin_types:
+            bound = self._filling(bin_type, duals).bound()
+            gain = bound - self._least_cost(bin_type) - self._taken(bin_type, duals)
+            if gain > _TINY:
+                gains.append((gain, bin_type))
+        for _, bin_type in nlargest(_FILLED_MAX, gains, key=itemgetter(0)):
+            if self._base.expired():
+                return
+            for pattern in self._fillings(bin_type, duals):
+                if self._loss(bin_type, pattern, duals) < -_TINY:
+                    yield bin_type, pattern
+
+    def _within(self, gap: float, duals: Sequence[float]) -> list[tuple[BinType, Pattern]]:
+        """Return the patterns that a packing may use which costs less than the known one, the best first.
+
+        Such a packing costs the program's optimum and what its patterns lose, so none of them loses as much as the gap.
+        """
+        found: list[tuple[float, int, Pattern, BinType]] = []
+        for bin_type in self._bin_types:
+            if self._base.expired():
+                return []
+            least = self._least_cost(bin_type) + self._taken(bin_type, duals) - gap
+            for pattern in self._filling(bin_type, duals).above(least):
+                loss = self._loss(bin_type, pattern, duals)
+                if loss < gap:
+                    found.append((loss, bin_type.option.index, pattern, bin_type))
+        found.sort(key=itemgetter(0, 1, 2))
+        return [(bin_type, pattern) for _, _, pattern, bin_type in found]
+
+    def _loss(self, bin_type: BinType, pattern: Pattern, duals: Sequence[float]) -> float:
+        """Return what a use costs beyond what it is worth at the program's prices."""
+        value = sum([duals[index] * count for index, count in pattern])
+        return self._cost(bin_type, pattern) + self._taken(bin_type, duals) - value
+
+    def _taken(self, bin_type: BinType, duals: Sequence[float]) -> float:
+        """Return what the units, limits and money that a node uses up are worth at the program's prices."""
+        entries = self._master.row_entries(bin_type)
+        return sum([-duals[row] * amount for row, amount in entries])
+
+    def _least_cost(self, bin_type: BinType) -> float:
+        """Return what a use costs at least, whatever is on the node."""
+        is_unit = bin_type.option.reservation is not None
+        return 0.0 if is_unit else self._cost(bin_type, ())
+
+    def _filling(self, bin_type: BinType, duals: Sequence[float]) -> BestFilling:
+        return BestFilling(
+            self._base.item_types,
+            self._values(bin_type, duals),
+            self._base.left,
+            bin_type.option.allocatable,
+        )
+
+    def _values(self, bin_type: BinType, duals: Sequence[float]) -> dict[int, float]:
+        """Return what a replica of each item is worth that may go onto the node and is worth anything."""
+        eligible = iter_bits(bin_type.eligible & self._base.active)
+        return {index: duals[index] for index in eligible if duals[index] > 0}
+
+    def _fillings(self, bin_type: BinType, duals: Sequence[float]) -> Iterator[Pattern]:
+        """Yield the best filling of a node; of a unit with accelerators the best with each item that asks for them."""
+        _, pattern = self._filling(bin_type, duals).found()
+        yield pattern
+        option = bin_type.option
+        if option.reservation is None or not has_accelerators(option):
+            return
+        item_types = self._base.item_types
+        values = self._values(bin_type, duals)
+        for index in sorted(self._asking.intersection(values)):
+            room = tuple(map(sub, option.allocatable, item_types[index].request))
+            if min(room) < 0:
+                continue
+            beside = list(self._base.left)
+            beside[index] -= 1
+            _, rest = BestFilling(item_types, values, beside, room).found()
+            yield tuple(sorted((Counter(dict(rest)) + Counter([index])).items()))
