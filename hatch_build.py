@@ -7,7 +7,7 @@ from typing import Any, Final
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 CHECKOUT: Final = "reservoir/cli/checkout.zip"
-# Deploying needs the locks and the sources of functions as they are.
+# Deploying needs the locks and the sources of functions as they are, and the check what CloudFormation must be allowed.
 _CARRIED: Final = (
     *(
         "app.py",
@@ -15,6 +15,7 @@ _CARRIED: Final = (
         "package.json",
         "package-lock.json",
         "requirements/runtime.txt",
+        "examples/iam/execution.json",
     ),
     *("functions", "infra", "shared"),
 )

@@ -76,7 +76,11 @@ def test_the_same_code_is_deployed_as_from_a_checkout(machine: Installed) -> Non
     assert code_built.name == Path(code_asset(THIS_MACHINE).path).parent.name
 
 
-def test_diff_and_destroy_work_as_well(machine: Installed) -> None:
+def test_check_diff_and_destroy_work_as_well(machine: Installed) -> None:
+    code, said = machine.deployment("check")
+    assert (code, "instance-role" in said, "execution-role" in said) == (1, True, False), (
+        said
+    )
     code, said = machine.deployment("diff")
     assert (code, "Stack Reservoir" in said) == (0, True), said
     stack_id = machine.stack()["StackId"]
