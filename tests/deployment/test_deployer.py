@@ -1,6 +1,10 @@
 """As whom an account is looked at before a deployment."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -78,6 +82,29 @@ def test_who_somebody_is_is_asked_as_the_caller() -> None:
 def test_without_the_roles_what_is_denied_is_said_by_aws() -> None:
     caller = Caller("DescribeStacks", "AssumeRole")
     assert clients(caller)("cloudformation") is caller
+
+
+def test_without_credentials_the_check_says_so_in_a_sentence(tmp_path: Path) -> None:
+    settings = tmp_path / "production.yaml"
+    settings.write_text("stack: Reservoir")
+    done = subprocess.run(  # noqa: S603 - our own command
+        [
+            *(sys.executable, "-m", "reservoir"),
+            *("--deployment", str(settings), "deployment", "check"),
+        ],
+        env={
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "HOME": str(tmp_path),
+            "PATH": os.defpath,
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert "Unable to locate credentials" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_throttle_is_no_denial() -> None:

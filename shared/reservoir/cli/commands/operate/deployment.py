@@ -61,7 +61,10 @@ def check(context: typer.Context, form: Output = Form.TABLE) -> None:
 
     deployment = _deployment(context)
     region = make_client("sts").meta.region_name
-    clients = _clients(deployment)
+    try:
+        clients = _clients(deployment)
+    except (BotoCoreError, ClientError) as error:
+        fail(f"the account cannot be looked at: {error}")
     environment = Ec2LaunchEnvironment(
         clients("ec2"), clients("ssm"), clients("iam"), SystemClock()
     )
