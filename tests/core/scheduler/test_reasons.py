@@ -529,6 +529,24 @@ SITUATIONS = (
         "general: EC2NodeClass default launches nothing: Permission: UnauthorizedOperation",
     ),
     Situation(
+        "classes that EC2 refuses, of which one is meant",
+        account(
+            replace(GENERAL, node_class_name="refused"),
+            replace(pool("another"), node_class_name="missing"),
+            classes=[
+                NodeClass(
+                    "refused",
+                    status=NodeClassStatus(
+                        launch_blocked_reason="Permission: UnauthorizedOperation"
+                    ),
+                ),
+            ],
+        ),
+        workload(cpu=1000, node_selector=require(labels.NODE_POOL, Operator.IN, "general")),
+        ReasonCode.NODE_CLASS_NOT_READY,
+        "general: EC2NodeClass refused launches nothing: Permission: UnauthorizedOperation",
+    ),
+    Situation(
         "a class that EC2 refuses, beside a pool of another kind",
         account(
             replace(GENERAL, node_class_name="refused"),

@@ -19,7 +19,7 @@ def paused_pools(
 ) -> Iterator[Failure]:
     """Yield the paused pools that have a type for the work, and taints that it tolerates."""
     for pool in snapshot.node_pools:
-        if pool.paused is not None and _would_serve(pool, snapshot, selection, fits):
+        if pool.paused is not None and would_serve(pool, snapshot, selection, fits):
             yield Failure(
                 ReasonCode.NODE_POOL_PAUSED, f"NodePool {pool.name} is paused {pool.paused}"
             )
@@ -38,7 +38,7 @@ def pools_of_blocked_classes(
         if (
             pool.paused is not None
             or pool.replicas is not None
-            or not _would_serve(pool, snapshot, selection, fits)
+            or not would_serve(pool, snapshot, selection, fits)
         ):
             continue
         why = blocked_class(pool, node_class)
@@ -68,12 +68,13 @@ def looked_at(node_class: NodeClass | None, now: datetime) -> datetime | None:
     return until if until is not None and until > now else None
 
 
-def _would_serve(
+def would_serve(
     pool: NodePool,
     snapshot: Snapshot,
     selection: Selection,
     fits: Callable[[InstanceType], bool],
 ) -> bool:
+    """Whether the pool has a type for the work, and taints that it tolerates, if it could launch."""
     binding = binding_taints(pool.taints, pool.startup_taints, initialized=False)
     if next(untolerated(binding, selection.tolerations), None) is not None:
         return False

@@ -1,6 +1,6 @@
 """Why replicas are not placed: the binding constraint, the nearest offering, the time of change (rule 7)."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -15,15 +15,19 @@ from reservoir.core.explaining.paused_pools import (
     looked_at,
     paused_pools,
     pools_of_blocked_classes,
+    would_serve,
 )
 from reservoir.core.explaining.place_reasons import Asked, PlaceReasons
 from reservoir.core.explaining.pool_reasons import OFFERING_KEYS, no_type
 from reservoir.core.explaining.topology_reasons import topology_message
 from reservoir.core.model.instance_type import InstanceType
+from reservoir.core.model.node_pool import NodePool
 from reservoir.core.model.plan import OfferingKey, ReasonCode, UnplacedReplicas
+from reservoir.core.model.snapshot import Snapshot
 from reservoir.core.scheduling_terms.taint import untolerated
 from reservoir.core.solver.problem.catalogue import Entry, LaunchOption
 from reservoir.core.solver.problem.groups import Group
+from reservoir.core.solver.problem.selection import Selection
 from reservoir.core.solver.problem.vectors import copies_that_fit
 from reservoir.core.solver.solution.partial_plan import PartialPlan
 from reservoir.core.solver.solution.substitutes import Substitutes
@@ -181,7 +185,7 @@ class Reasons:
         paused = list(paused_pools(snapshot, selection, fits))
         yield from paused
         if not self._catalogue.entries:
-            yield self._no_usable_pool()
+            yield self._no_usable_pool(_meant(snapshot, selection, fits))
             return
         blocked = list(
             pools_of_blocked_classes(snapshot, self._catalogue.now, selection, fits)
@@ -198,10 +202,10 @@ class Reasons:
                 ReasonCode.INCOMPATIBLE, "no pool sells any instance type", misses=1
             )
 
-    def _no_usable_pool(self) -> Failure:
+    def _no_usable_pool(self, pools: Sequence[NodePool]) -> Failure:
         classes = {item.name: item for item in self._catalogue.snapshot.node_classes}
         problems, looks = [], []
-        for pool in sorted(self._catalogue.snapshot.node_pools, key=lambda item: item.name):
+        for pool in sorted(pools, key=lambda item: item.name):
             node_class = classes.get(pool.node_class_name)
             if pool.replicas is not None:
                 problems.append(f"{pool.name} is static")
@@ -210,9 +214,7 @@ class Reasons:
             else:
                 problems.append(f"{pool.name}: {blocked_class(pool, node_class)}")
                 looks.append(looked_at(node_class, self._catalogue.now))
-        is_paused = any(
-            pool.paused is not None for pool in self._catalogue.snapshot.node_pools
-        )
+        is_paused = any(pool.paused is not None for pool in pools)
         code = ReasonCode.INCOMPATIBLE if is_paused else ReasonCode.NODE_CLASS_NOT_READY
         next_look = min((look for look in looks if look is not None), default=None)
         return Failure(
@@ -446,3 +448,13 @@ def _with_what_is_to_come(worst: Failure, failures: Sequence[Failure]) -> Failur
     if not to_come or worst.code is ReasonCode.RESERVATION_NOT_STARTED:
         return worst
     return replace(worst, message=f"{worst.message}; {min(to_come, key=_soonest).message}")
+
+
+def _meant(
+    snapshot: Snapshot, selection: Selection, fits: Callable[[InstanceType], bool]
+) -> Sequence[NodePool]:
+    """Return the pools that would serve if they could launch; all where none would."""
+    found = [
+        pool for pool in snapshot.node_pools if would_serve(pool, snapshot, selection, fits)
+    ]
+    return found or snapshot.node_pools
