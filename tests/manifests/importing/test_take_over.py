@@ -10,6 +10,7 @@ from reservoir.manifests.answers.render import to_yaml
 from reservoir.manifests.importing.take_over import Imported, take_over
 from reservoir.manifests.parsing.problems import errors_of
 from reservoir.manifests.validate import read_files
+from tests.manifests.kinds import valid
 
 EXAMPLES: Final = Path(__file__).with_name("examples")
 # These are read beside others, and are nothing by themselves.
@@ -268,6 +269,26 @@ def test_karpenter_keeps_its_manifests_and_variables_are_named() -> None:
     assert node_class["role"] == "NodesOf-CLUSTER"
     assert says(found, "karpenter.yaml:19: warning:", "CLUSTER stands there")
     assert says(found, "karpenter.yaml:26: ignored:", "Deployment is not imported")
+
+
+@pytest.mark.parametrize(
+    ("variable", "name"),
+    [
+        ("${CLUSTER}", "CLUSTER"),
+        ("__CLUSTER__", "CLUSTER"),
+        ("{{ .Values.cluster }}", ".Values.cluster"),
+        ("@@CLUSTER@@", "CLUSTER"),
+        ("YOUR_CLUSTER", "your_cluster"),
+        ("sg-xxxxxxxx", "sg-00000000"),
+    ],
+)
+def test_the_name_of_a_variable_is_none_any_more(variable: str, name: str) -> None:
+    manifest = valid.node_class()
+    manifest["spec"]["tags"] = {"cluster": variable}
+    found = take_over([("karpenter.yaml", json.dumps(manifest).encode())])
+    (written,) = found.manifests
+    assert written["spec"]["tags"] == {"cluster": name}
+    assert valid.errors(dict(written)) == set()
 
 
 def test_karpenters_beta_is_rewritten() -> None:

@@ -214,6 +214,7 @@ CASES: Final[tuple[tuple[str, str, Any, bool, str | None], ...]] = (
     ("class", "spec.securityGroupSelectorTerms", [{"id": "sg-1", "name": "web"}, {"name": "web"}],
      TAKEN, "company in terms"),
     ("class", "spec.securityGroupSelectorTerms", [{"id": "sg-1", "name": "web"}], REFUSED, None),
+    ("pool", "spec.disruption.budgets.0.reasons", [], TAKEN, "empty reasons"),
     ("pool", "spec.disruption.budgets.0.reasons", ["Reclaimed"], REFUSED, "own fields"),
     ("pool", "spec.disruption.budgets.0", {"nodes": "0", "schedule": "@daily", "duration": "1h1h"},
      REFUSED, "finer times"),

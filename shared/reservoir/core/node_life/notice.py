@@ -63,7 +63,7 @@ class NoticeError(ValueError):
 def parse_notice(
     event: Mapping[str, Any], sent_at: datetime | None = None
 ) -> Notice | None:
-    """Return what an EventBridge event says, or None for a kind (or a variant of one) that asks for nothing.
+    """Return the notice of an EventBridge event, or None for a kind (or a variant of one) that needs no reaction.
 
     ``sent_at``, when it came to the queue, stands for a time of its own that nobody can read.
 

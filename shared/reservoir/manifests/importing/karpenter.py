@@ -86,13 +86,23 @@ def _filled(
         ]
     if not isinstance(value, str) or VARIABLE.search(value) is None:
         return value
-    plain = VARIABLE.sub(lambda found: "".join(filter(_is_plain, found[0])), value)
+    plain = VARIABLE.sub(lambda found: _name_of(found[0]), value)
     here = SourcePart(document, location[:-1], {}, notes, subject)
     here.note(
         str(location[-1]),
         f"holds a variable that nothing has replaced: {plain} stands there",
     )
     return plain
+
+
+def _name_of(variable: str) -> str:
+    """Return the name of a variable, written so that it is none any more."""
+    name = "".join(filter(_is_plain, variable)).strip("_")
+    if VARIABLE.search(name) is None:
+        return name
+    # YOUR_NAME and its like are in capitals; of an id without digits only the form is known
+    name = name.lower()
+    return name if VARIABLE.search(name) is None else name.replace("x", "0")
 
 
 def _is_plain(character: str) -> bool:

@@ -244,6 +244,13 @@ class BudgetSpec(Model):
                 missing, "budget-window", "schedule and duration must be given together"
             )
 
+    @classmethod
+    def refusals(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
+        """Check that the budget bounds something: to Karpenter it bounds nothing if its list of reasons is empty."""
+        if raw.get("reasons") == []:
+            message = "names no reason; leave it out for a budget of every reason"
+            yield Contradiction("reasons", "budget-reasons", message)
+
     def to_core(self) -> Budget:
         """Return the budget of the core."""
         duration = None if self.duration is None else duration_s(self.duration)
