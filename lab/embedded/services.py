@@ -13,8 +13,9 @@ from datetime import datetime
 from typing import Any, Final
 
 from ministack.core import responses, sigv4
-from ministack.services import eventbridge, iam, lambda_svc, scheduler, sqs, sts
+from ministack.services import eventbridge, iam, lambda_svc, scheduler, sqs, ssm, sts
 
+from lab.embedded.ec2.api.images import public_parameters
 from lab.embedded.front import data_keys
 from lab.embedded.functions import recursion
 from lab.embedded.functions.runtime import Credentials, LambdaRuntime
@@ -36,6 +37,8 @@ NOT_STARTED: Final[dict[str, Any]] = {
 
 def install(account_id: str, region: str) -> None:
     """Replace what does not need the Lambda runtime."""
+    # its own name images that the embedded EC2 does not have
+    ssm._PUBLIC_AMI_PARAMETERS = public_parameters()
     _accept_any_request_time()
     _retry_events_for_functions()
     _rearm_changed_schedules()

@@ -143,3 +143,15 @@ def test_the_control_api_says_what_it_refuses(
 ) -> None:
     with pytest.raises(ControlError, match=reason):
         embedded_aws.control.call(method, path, payload)
+
+
+def test_public_parameters_name_images_that_there_are(embedded_aws: EmbeddedAws) -> None:
+    ssm, ec2 = embedded_aws.client("ssm"), embedded_aws.client("ec2")
+    for name, start in (
+        ("ami-amazon-linux-latest/al2023-ami-kernel-default-arm64", "al2023-ami-2023."),
+        ("ami-amazon-linux-latest/amzn2-ami-kernel-5.10-hvm-x86_64-gp2", "amzn2-ami-"),
+        ("bottlerocket/aws-ecs-2/x86_64/latest/image_id", "bottlerocket-aws-ecs-2-"),
+    ):
+        told = ssm.get_parameter(Name=f"/aws/service/{name}")["Parameter"]["Value"]
+        (image,) = ec2.describe_images(ImageIds=[told])["Images"]
+        assert image["Name"].startswith(start)

@@ -27,15 +27,25 @@ class Image:
         return f"ami-0{hashlib.sha256(self.name.encode()).hexdigest()[:16]}"
 
 
+def _al2023(architecture: str) -> Image:
+    name = f"al2023-ami-2023.9.20261027.0-kernel-6.12-{architecture}"
+    return Image(name, architecture, "Amazon Linux 2023 kernel-6.12 AMI")
+
+
+def _al2(architecture: str) -> Image:
+    name = f"amzn2-ami-kernel-5.10-hvm-2.0.20261020.0-{architecture}-gp2"
+    return Image(name, architecture, "Amazon Linux 2 Kernel 5.10 AMI HVM gp2")
+
+
+def _bottlerocket(architecture: str) -> Image:
+    name = f"bottlerocket-aws-ecs-2-{architecture}-v1.50.0-1a2b3c4d"
+    return Image(name, architecture, "bottlerocket-aws-ecs-2")
+
+
 IMAGES: Final = (
-    *(
-        Image(
-            f"al2023-ami-2023.9.20261027.0-kernel-6.12-{arch}",
-            arch,
-            "Amazon Linux 2023 kernel-6.12 AMI",
-        )
-        for arch in _MAJOR_ARCHITECTURES
-    ),
+    *map(_al2023, _MAJOR_ARCHITECTURES),
+    *map(_al2, _MAJOR_ARCHITECTURES),
+    *map(_bottlerocket, _MAJOR_ARCHITECTURES),
     *(
         Image(
             f"amazon-eks-node-al2023-{arch}-standard-1.34-v20261027",
@@ -59,6 +69,23 @@ IMAGES: Final = (
         "windows",
     ),
 )
+
+
+def public_parameters() -> dict[str, str]:
+    """Return AWS's public parameters of Systems Manager that name the newest of these images.
+
+    Their names are those of https://docs.aws.amazon.com/systems-manager/latest/userguide/parameter-store-public-parameters-ami.html
+    and https://bottlerocket.dev/en/os/latest/#/install/quickstart/aws/ecs/.
+    """
+    linux = "/aws/service/ami-amazon-linux-latest"
+    found = {}
+    for architecture in _MAJOR_ARCHITECTURES:
+        al2 = f"{linux}/amzn2-ami-kernel-5.10-hvm-{architecture}-gp2"
+        bottlerocket = f"/aws/service/bottlerocket/aws-ecs-2/{architecture}/latest/image_id"
+        found[f"{linux}/al2023-ami-kernel-default-{architecture}"] = _al2023(architecture)
+        found[al2] = _al2(architecture)
+        found[bottlerocket] = _bottlerocket(architecture)
+    return {name: image.image_id for name, image in found.items()}
 
 
 def images_of(backend: Any) -> dict[str, Ami]:
