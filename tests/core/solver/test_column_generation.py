@@ -152,9 +152,9 @@ def test_units_that_are_paid_for_count_in_the_bound() -> None:
         policy=SchedulingPolicy(with_certificate=True, node_overhead_micro_usd_per_hour=0),
     )
 
-    # In fractions the reserved roll holds 9.9 of 15.2 CPU, and what is bought the rest.
+    # A roll of 9.9 CPU holds two whole pieces; in fractions the reserved one would hold 9.9 of 15.2 CPU.
     assert plan.lower_bound_atto_usd_per_hour == pytest.approx(
-        plan.cost_atto_usd_per_hour * (15.2 - 9.9) / 9.9
+        plan.cost_atto_usd_per_hour, rel=1e-5
     )
 
 
@@ -201,7 +201,7 @@ def test_what_a_deadline_lets_through_no_later_one_loses() -> None:
         left = iter([False] * looks)
         return planned(ROLLS, policy=replace(CERTIFIED, expired=lambda: next(left, True)))
 
-    plans = [cut(looks) for looks in range(90)]
+    plans = [cut(looks) for looks in range(150)]
 
     left_over = [sum(item.count for item in plan.unplaced) for plan in plans]
     complete = plans[left_over.index(0) :]

@@ -135,7 +135,8 @@ def test_the_best_filling_is_the_best_of_all(seed: int) -> None:
     values = {index: random.uniform(0.1, 2.0) for index in range(4)}
     size = bin_type(bins, "bought").option.allocatable
 
-    value, pattern = BestFilling(bins.items, values, [3] * 4, size).found()
+    filling = BestFilling(bins.items, values, [3] * 4, size).found()
+    value, pattern = filling.value, filling.pattern
 
     def fits(counts: tuple[int, ...]) -> bool:
         return all(
@@ -147,5 +148,6 @@ def test_the_best_filling_is_the_best_of_all(seed: int) -> None:
     every = [counts for counts in product(range(4), repeat=4) if fits(counts)]
     best = max(sum(values[at] * count for at, count in enumerate(it)) for it in every)
     assert value == pytest.approx(best)
+    assert filling.at_most == pytest.approx(best)
     assert value == pytest.approx(sum(values[index] * count for index, count in pattern))
     assert fits(tuple(dict(pattern).get(index, 0) for index in range(4)))

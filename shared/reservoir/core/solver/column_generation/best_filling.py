@@ -28,6 +28,15 @@ class _Item:
     most: int
 
 
+@dataclass(frozen=True, slots=True)
+class FilledNode:
+    """What goes onto a node and what that is worth; no filling of the node is worth more than ``at_most``."""
+
+    value: float
+    pattern: Pattern
+    at_most: float
+
+
 class BestFilling:
     """The search for one node of a size; ``left`` bounds the replicas of each item."""
 
@@ -48,8 +57,8 @@ class BestFilling:
             items, key=lambda it: (-it.value / max(it.part, _TINY), it.index)
         )
 
-    def found(self) -> tuple[float, Pattern]:
-        """Return the value and the pattern of the best filling; nothing where nothing fits."""
+    def found(self) -> FilledNode:
+        """Return the best filling; an empty one where nothing fits."""
         best_value = 0.0
         best: Pattern = ()
         steps_left = _STEPS_MAX
@@ -63,7 +72,9 @@ class BestFilling:
                 continue
             # The fullest is looked at first: it is pushed last.
             stack.extend(self._branches(position, room, value, pattern))
-        return best_value, tuple(sorted(best))
+        bounds = [value + self._bound(at, room) for at, room, value, _ in stack]
+        at_most = max([best_value + _TINY, *bounds])
+        return FilledNode(best_value, tuple(sorted(best)), at_most)
 
     def above(self, least: float) -> Iterator[Pattern]:
         """Yield the fillings that are worth more, and beside which no further replica fits, in a bounded search."""

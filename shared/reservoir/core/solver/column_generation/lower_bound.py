@@ -11,13 +11,17 @@ No plan dearer than the one at hand can be better, so what any of them buys at m
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from math import floor, log2
 from operator import add, or_
 
 from reservoir.core.solver.column_generation.linear_program import Column, LinearProgram
+from reservoir.core.solver.column_generation.pattern_bound import (
+    WholeOffer,
+    proven_by_patterns,
+)
 from reservoir.core.solver.packing.item_types import Eligibility, ItemType
 from reservoir.core.solver.problem.components import connected
 from reservoir.core.solver.problem.vectors import Vector, copies_that_fit, iter_bits
@@ -57,6 +61,7 @@ def lower_bound_atto_usd(
         return 0
     eligibility = Eligibility(item_types)
     offers = _offers(state, item_types, eligibility) + _room(existing, eligibility)
+    kinds = item_types
     if len(item_types) > _ITEM_TYPES_MAX:
         item_types, offers = _merged(item_types, offers)
     total = 0.0
@@ -69,7 +74,50 @@ def lower_bound_atto_usd(
         if proven is None:
             return None
         total += proven
+    nodes = [*_whole_offers(state, kinds, eligibility), *_standing(existing, eligibility)]
+    total = max(total, proven_by_patterns(kinds, nodes, state.catalogue.policy.expired))
     return max(0, floor(total * _SAFETY * 10**18))
+
+
+def _whole_offers(
+    state: PartialPlan, item_types: Sequence[ItemType], eligibility: Eligibility
+) -> Iterator[WholeOffer]:
+    """Yield nodes that may be launched, those once that are alike for these items."""
+    units = ResidualCapacity.of(state.catalogue).units
+    overhead = state.catalogue.policy.overhead_atto_usd
+    replicas = float(sum([item_type.count for item_type in item_types]))
+    alike: dict[object, WholeOffer] = {}
+    for option in state.catalogue.options:
+        accepting = eligibility.accepting(option.requirement_sets, {})
+        eligible = accepting & eligibility.fitting(option.allocatable)
+        key: object = (option.allocatable, eligible)
+        most = replicas
+        if option.reservation is not None:
+            key = option.unit_key
+            most = float(units[option.unit_key])
+        price = (option.price + overhead) / 1e18
+        offer = WholeOffer(option.allocatable, eligible, price, most)
+        known = alike.get(key, offer)
+        alike[key] = WholeOffer(
+            tuple(map(max, known.size, offer.size)),
+            known.eligible | eligible,
+            min(known.price, price),
+            most,
+        )
+    for offer in alike.values():
+        if offer.eligible and offer.most > 0:
+            yield offer
+
+
+def _standing(
+    existing: Iterable[tuple[int, Sequence[int]]], eligibility: Eligibility
+) -> Iterator[WholeOffer]:
+    """Yield the room on each existing node."""
+    for requirement_sets, free in existing:
+        size = tuple([max(0, amount) for amount in free])
+        eligible = eligibility.accepting(requirement_sets, {}) & eligibility.fitting(size)
+        if eligible:
+            yield WholeOffer(size, eligible, 0.0, 1.0)
 
 
 def _proven(

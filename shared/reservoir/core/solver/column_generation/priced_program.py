@@ -172,8 +172,7 @@ class PricedProgram:
 
     def _fillings(self, bin_type: BinType, duals: Sequence[float]) -> Iterator[Pattern]:
         """Yield the best filling of a node; of a unit with accelerators the best with each item that asks for them."""
-        _, pattern = self._filling(bin_type, duals).found()
-        yield pattern
+        yield self._filling(bin_type, duals).found().pattern
         option = bin_type.option
         if option.reservation is None or not has_accelerators(option):
             return
@@ -185,5 +184,5 @@ class PricedProgram:
                 continue
             beside = list(self._base.left)
             beside[index] -= 1
-            _, rest = BestFilling(item_types, values, beside, room).found()
+            rest = BestFilling(item_types, values, beside, room).found().pattern
             yield tuple(sorted((Counter(dict(rest)) + Counter([index])).items()))
