@@ -1,4 +1,4 @@
-"""Look at an account in one region, and write the policy that fits what was found."""
+"""Reads an account in one region, and writes the policy that fits its reservations."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class Place:
 
 
 def look(place: Place, now: datetime, soon: timedelta) -> tuple[AssessedRegion, Assessment]:
-    """Read a place; what cannot be read is said. Nothing is changed."""
+    """Read a place, and report what cannot be read. Nothing is changed."""
     try:
         ec2 = place.client("ec2")
         reservations = Ec2ReservationReader(ec2, None).list_visible()
@@ -106,10 +106,10 @@ def _beside(each: Beside) -> AssessedBeside:
 
 
 def policy_for(found: Assessment) -> list[dict[str, Any]]:
-    """Return a pool and a class that use what was found; nothing where no reservation can be used.
+    """Return a pool and a class that use the found reservations; nothing where none can be used.
 
-    The class names reservations by id, so that no other is ever used. What lies in placement groups, on dedicated
-    hardware or is of another platform needs a class of its own, and is left out.
+    The class names reservations by id, so that no other is ever used. Reservations in placement groups, on dedicated
+    hardware or of another platform need a class of their own, and are left out.
     """
     usable = [use.reservation for use in found.uses if _is_usable(use)]
     if not usable:

@@ -30,7 +30,7 @@ def go_on_there() -> NoReturn:
     _install_node_tools(checkout)
     paths = (str(checkout), str(checkout / "shared"), os.environ.get("PYTHONPATH", ""))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    # -P, because a folder "infra" where the command is called is somebody else's.
+    # -P, because a folder "infra" in the current directory is not the product's.
     os.execve(  # noqa: S606 - itself
         sys.executable,
         [sys.executable, "-P", "-m", "reservoir", *sys.argv[1:]],

@@ -54,7 +54,7 @@ class Path:
         return cls(tuple(steps), frozenset(everywhere))
 
     def find(self, document: Any) -> list[Any]:
-        """Return what is there: nothing, one value, or one for each place of a list."""
+        """Return the values that are found: none, one, or one for each place of a list."""
         found = [document]
         for number, step in enumerate(self.steps):
             found = list(
@@ -84,7 +84,7 @@ def written(value: Any) -> str:
 
 
 def sort_key(values: Sequence[Any]) -> tuple[int, float, str]:
-    """Return what rows are sorted by: those that lack it first, then numbers, then texts."""
+    """Return the key by which rows are sorted: rows that lack it first, then numbers, then texts."""
     if not values or values[0] is None:
         return 0, 0.0, ""
     value = values[0]
@@ -131,7 +131,7 @@ class Repeated:
 
 
 def _tokens(text: str) -> Iterator[tuple[bool, str]]:
-    """Yield plain texts, and what stands in braces (True)."""
+    """Yield plain texts, and the contents of braces (True)."""
     at = 0
     for match in _ACTION.finditer(text):
         if match.start() > at:
@@ -177,7 +177,7 @@ class CustomColumn:
     path: Path
 
     def text(self, document: Any) -> str:
-        """Return what the column says of a document."""
+        """Return the text of the column for a document."""
         return ",".join(map(written, self.path.find(document))) or "<none>"
 
 

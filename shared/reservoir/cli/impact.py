@@ -23,7 +23,7 @@ def impact_of(context: typer.Context, outcome: Outcome) -> PolicyImpact:
 
 
 def print_impact(context: typer.Context, outcome: Outcome) -> None:
-    """Print the impact of changes that have not been made, beside what else is said of them."""
+    """Print the impact of changes that have not been made, beside the other warnings about them."""
     if outcome.effective:
         for line in _lines(impact_of(context, outcome)):
             messages().print(f"impact: {printable(line)}")

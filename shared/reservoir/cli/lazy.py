@@ -1,4 +1,4 @@
-"""Commands that are imported when somebody calls them: ``--help`` and completion need their names and purposes only."""
+"""Commands that are imported when they are called: ``--help`` and completion need their names and purposes only."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Listed:
 
 
 class LazyCommand(TyperCommand):
-    """Stands for a command until its arguments are read."""
+    """Takes a command's place until its arguments are read."""
 
     def __init__(self, listed: Listed) -> None:
         super().__init__(listed.name, help=listed.purpose, rich_markup_mode=None)

@@ -20,7 +20,7 @@ VERBS: Final[Mapping[str, tuple[str, ...]]] = {
     "pause": ("pools",),
     "resume": ("pools",),
 }
-# What somebody may have meant who says a verb of another noun.
+# Verbs of other nouns that a user may have meant.
 INSTEAD: Final[Mapping[tuple[str, str], str]] = {
     ("delete", "workloads"): "reservoir withdraw",
     ("drain", "workloads"): "reservoir withdraw",
@@ -60,7 +60,7 @@ def names_of(verb: str, words: Sequence[str]) -> list[str]:
 
 
 def workload_key(name: str) -> str:
-    """Return the identity of the workload that somebody names."""
+    """Return the identity of the workload that a user names."""
     return name if "/" in name else f"{DEFAULT_NAMESPACE}/{name}"
 
 
@@ -83,7 +83,7 @@ def _kind_and_name(verb: str, word: str) -> tuple[Registered, str]:
 
 
 def _is_kind(word: str, takes: Sequence[str]) -> bool:
-    """Whether what stands before a slash is a kind; namespaces of workloads may be called like other kinds."""
+    """Whether the part before a slash is a kind; namespaces of workloads may be called like other kinds."""
     if takes == (_WORKLOADS,):
         return is_noun(word) and registered(word).plural == _WORKLOADS
     return is_noun(word) or _WORKLOADS not in takes

@@ -1,6 +1,6 @@
-"""What ``reservoir status`` knows, as gauges in OpenMetrics' text form.
+"""The figures of ``reservoir status``, as gauges in OpenMetrics' text form.
 
-Written here and not by a library: the form of gauges is a few lines, and everybody who installs the command line would
+Written here and not by a library: the form of gauges is a few lines, and every installation of the command line would
 carry another package for it (docs/adr/0093-list-by-what-is-alive.md).
 """
 
@@ -14,7 +14,7 @@ from reservoir.core.history.sample import ReservationSample, Sample
 from reservoir.usecases.history.see_status import Status, Unknown
 
 CONTENT_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
-MOST_SERIES_A_GAUGE: Final = 1000  # what is beyond that is added up under one name
+MOST_SERIES_A_GAUGE: Final = 1000  # further ones are added up under one name
 OTHER: Final = "(other)"
 _MICRO: Final = 1_000_000
 _ESCAPED: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
@@ -61,7 +61,7 @@ def exposition(status: Status, *, most: int = MOST_SERIES_A_GAUGE) -> str:
 
 
 def gauges(status: Status) -> Iterator[Gauge]:
-    """Yield the gauges, each with what is known."""
+    """Yield the gauges, each with its known values."""
     yield _sources(status)
     if not isinstance(status.there, Unknown):
         yield from _capacity(status.there)

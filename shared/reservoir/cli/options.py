@@ -14,7 +14,7 @@ CONTEXT_VARIABLE: Final = "RESERVOIR_CONTEXT"
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What was chosen; None: not on the command line."""
+    """The chosen options; None: not on the command line."""
 
     stack: str | None = None
     deployment: str | None = None
@@ -31,7 +31,7 @@ def choose_aws(
     region: str | None,
     endpoint_url: str | None,
 ) -> None:
-    """Have AWS's libraries heed the options as the AWS CLI does: each wins against all variables."""
+    """Make AWS's libraries use the options as the AWS CLI does: each wins against all variables."""
     if profile is not None:
         environment["AWS_PROFILE"] = profile
         for name in _CREDENTIALS:

@@ -1,7 +1,7 @@
 """How results are printed: one way for all commands, as a table for people or as data for programs.
 
-A command says once what a row is called, which columns it has and which document it is; ``show`` does the rest. What
-users and AWS wrote (names, tags, messages) reaches a terminal through ``printable`` only.
+A command says once what a row is called, which columns it has and which document it is; ``show`` does the rest. Texts
+of users and of AWS (names, tags, messages) reach a terminal through ``printable`` only.
 """
 
 import json
@@ -36,7 +36,7 @@ API_VERSION: Final = "reservoir/v1"
 
 _GAP: Final = 2  # blanks between columns
 _ABSENT: Final = "-"  # what columns say where a row has nothing to say
-# a template that says it is about all rows at once, any other about each
+# a template that is about all rows at once, any other about each
 _WHOLE_LIST: Final = ".items"
 _NARROWEST: Final = 12  # a column that gives way stays at least so wide
 
@@ -175,7 +175,7 @@ def show(rows: Sequence[T], listing: Listing[T], form: Form, *, nothing: str) ->
 
 
 def in_order(rows: Sequence[T], listing: Listing[T], by: Path | None) -> list[T]:
-    """Return rows by a field of their documents; those that are equal in it stay as they are."""
+    """Return rows by a field of their documents; rows that are equal in it keep their order."""
     if by is None:
         return list(rows)
     return sorted(rows, key=lambda row: sort_key(by.find(listing.document(row))))
@@ -235,7 +235,7 @@ class Line(NamedTuple):
 
 
 def print_lines(lines: Sequence[Line]) -> None:
-    """Print lines that are printable already; where nobody sees colours, all at once, which takes far less time."""
+    """Print lines that are printable already; without colours, all at once, which takes far less time."""
     console = output()
     if console.is_terminal:
         for line in lines:
@@ -326,7 +326,7 @@ def lines_of(
 ) -> list[Line]:
     """Return the lines of a table with these columns, as :func:`as_table` does.
 
-    A table of ten thousand rows says little that is not said often: each text of a column is looked at once.
+    Most texts in a table of ten thousand rows occur often: each text of a column is measured once.
     """
     texts = [_texts(column, rows) for column in columns]
     shown = _shown(columns, texts, width)

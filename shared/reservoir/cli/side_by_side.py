@@ -32,7 +32,7 @@ def side_by_side(tasks: Sequence[Callable[[], T]]) -> list[T]:
 
 
 class _Copy(Generic[T]):
-    """A copy of this process, and what it works on."""
+    """A copy of this process, and the work that it does."""
 
     def __init__(self, tasks: Sequence[Callable[[], T]]) -> None:
         context = multiprocessing.get_context("fork")

@@ -2,7 +2,7 @@
 
 Within a version fields are only added; a change that would break a reader gets a new version beside the old one.
 Readers ignore fields that they do not know. Delivery is at least once and in no order: ``generation``, ``drainId`` and
-the claim's name tell repeats apart.
+the claim's name identify repeats.
 """
 
 from enum import StrEnum
@@ -97,7 +97,7 @@ class WorkloadRejected(Event):
 class IgnoredReason(StrEnum):
     """Why a message changed nothing."""
 
-    # this generation is what is stored, whoever brought it: this message may be a repeat
+    # this generation is the stored one, whichever message brought it: this message may be a repeat
     UNCHANGED = "Unchanged"
     OLDER_GENERATION = "OlderGeneration"  # a higher generation is stored
     WITHDRAWN = "Withdrawn"  # the workload was withdrawn at this generation or a higher one
@@ -105,7 +105,7 @@ class IgnoredReason(StrEnum):
 
 
 class WorkloadAccepted(Event):
-    """A message was applied: the generation that it brought is what is wanted now, or the replicas have left."""
+    """A message was applied: the generation that it brought is wanted from now on, or the replicas have left."""
 
     detail_type: ClassVar[str] = "Workload Accepted"
 
@@ -187,9 +187,10 @@ class NodeCapacityTypeChanged(Event):
 
 
 class NodeMovedIntoReservation(Event):
-    """EC2 moved a node that ran on demand into a reserved unit, without a restart: what is on it runs on.
+    """EC2 moved a node that ran on demand into a reserved unit, without a restart: its replicas run on.
 
-    ``Node Capacity Type Changed`` tells of the same node. One that moves in again later is told again.
+    ``Node Capacity Type Changed`` is published about the same node. A node that moves in again later is published
+    again.
     """
 
     detail_type: ClassVar[str] = "Node Moved Into Reservation"
@@ -257,7 +258,7 @@ class ReservationIdle(Event):
 
 
 class BlockStatusDetail(Part):
-    """What EC2 says about the machines of a Capacity Block (DescribeCapacityBlockStatus), in units."""
+    """EC2's report about the machines of a Capacity Block (DescribeCapacityBlockStatus), in units."""
 
     interconnect_status: str = Field(description="`ok`, `impaired` or `insufficient-data`.")
     total_count: int
@@ -288,7 +289,7 @@ class CapacitySuspected(Event):
 
 
 class Change(StrEnum):
-    """What happened to a policy object; events only tell of real changes."""
+    """What happened to a policy object; events only report real changes."""
 
     CREATED = "created"
     UPDATED = "updated"
@@ -314,7 +315,7 @@ class PolicyChanged(Event):
 
 
 class EndingsHeld(Event):
-    """More nodes would end within an hour than the safety envelope allows: none of them does. Somebody should look."""
+    """More nodes would end within an hour than the safety envelope allows: none of them does. A person should look."""
 
     detail_type: ClassVar[str] = "Endings Held"
 
@@ -330,7 +331,7 @@ class EndingsHeld(Event):
 
 
 class EnvelopeLifted(Event):
-    """Somebody lets more nodes end than the safety envelope allows: once, so many, until then."""
+    """A person lets more nodes end than the safety envelope allows: once, so many, until then."""
 
     detail_type: ClassVar[str] = "Envelope Lifted"
 
@@ -342,7 +343,7 @@ class EnvelopeLifted(Event):
 
 
 class TablesAdopted(Event):
-    """Somebody has looked at tables that were not known (restored, or made anew) and made them the deployment's own."""
+    """A person has looked at unknown tables (restored, or made again) and made them the deployment's own."""
 
     detail_type: ClassVar[str] = "Tables Adopted"
 
@@ -353,7 +354,7 @@ class TablesAdopted(Event):
 
 
 class OperationRequested(Event):
-    """Somebody asked by hand for something. It is told before it is done; what came of it is told as ever."""
+    """A person asked by hand for something. It is published before it is done; the results are published as always."""
 
     detail_type: ClassVar[str] = "Operation Requested"
 
@@ -437,10 +438,10 @@ class ReadinessProblem(Part):
 
 
 class ReservationReadiness(Event):
-    """How a reservation that begins within a day would be used: what would make its first launch fail.
+    """How a reservation that begins within a day would be used: what its first launch lacks.
 
-    Told a day and about an hour before it begins, and whenever something else is found; no problems: those that were
-    told are mended.
+    Published a day and about an hour before it begins, and whenever something else is found; no problems: the reported
+    ones are fixed.
     """
 
     detail_type: ClassVar[str] = "Reservation Readiness"
@@ -461,7 +462,10 @@ class BoughtReservation(Part):
 
 
 class CapacityPurchased(Event):
-    """Somebody has bought capacity: a Capacity Block, an extension, a reservation. One settled twice is told twice."""
+    """A person has bought capacity: a Capacity Block, an extension, a reservation.
+
+    One settled twice is published twice.
+    """
 
     detail_type: ClassVar[str] = "Capacity Purchased"
 

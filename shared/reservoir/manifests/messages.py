@@ -62,7 +62,7 @@ class ReleaseMessage(Model):
 
 
 class WorkloadInQuestion(WorkloadReference):
-    """Names a workload. With a ``spec``, the answer says whether that is what is stored."""
+    """Names a workload. With a ``spec``, the answer says whether that spec is the stored one."""
 
     spec: Annotated[
         Any,
@@ -74,7 +74,7 @@ class WorkloadInQuestion(WorkloadReference):
 
 
 class DescribeMessage(Model):
-    """A question: what is known of the workload? ``Workload Described`` answers on the bus; nothing changes."""
+    """A question about what is known of the workload. ``Workload Described`` answers on the bus; nothing changes."""
 
     schema_version: SchemaVersion = 1
     action: Literal["describe"]
@@ -113,6 +113,6 @@ def parse_demand(body: str | bytes) -> AnyMessage:
     Raises
     ------
     ManifestError
-        The body is not a message; with everything that is wrong, as far as it can be told.
+        The body is not a message; with all problems that can be found.
     """
     return read_message(body, "action", MESSAGES)

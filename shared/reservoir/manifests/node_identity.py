@@ -36,7 +36,7 @@ class NodeDrain(Part):
 
 
 class NodeBlockDrain(Part):
-    """The node is in a Capacity Block, which will drain then, unless somebody extends it."""
+    """The node is in a Capacity Block, which will drain then, unless it is extended."""
 
     starts_at: AwareDatetime
     deadline: AwareDatetime

@@ -29,7 +29,7 @@ def release(key: str, node_claim: str, replicas: int | None) -> dict[str, Any]:
 def describe(
     key: str, request_id: str, manifest: WorkloadManifest | None = None
 ) -> dict[str, Any]:
-    """Return the question what is known of a workload, and whether it is stored as ``manifest`` has it."""
+    """Return the question about a workload, and whether it is stored as in ``manifest``."""
     workload = _reference(key) if manifest is None else _as_given(manifest)
     return _message("describe", workload, requestId=request_id)
 

@@ -8,7 +8,7 @@ from reservoir.manifests.event_parts import Event, NodeDetail, WorkloadRef
 
 
 class ReplicaReady(Event):
-    """Replicas run on a node, as far as their own command says."""
+    """Replicas run on a node, by their own command's report."""
 
     detail_type: ClassVar[str] = "Replica Ready"
 

@@ -1,7 +1,7 @@
-"""What nodes report: messages of the reports queue.
+"""Reports of nodes: messages of the reports queue.
 
-A body is JSON: ``{"schemaVersion": 1, "report": ..., "workload": {...}, ...}``, with a report of ``REPORTS``. Which
-node it is about is nobody's to say: the function knows it from who AWS says has sent the message.
+A body is JSON: ``{"schemaVersion": 1, "report": ..., "workload": {...}, ...}``, with a report of ``REPORTS``. A report
+does not name its node: the function knows it from AWS, which names the sender of a message.
 """
 
 from ipaddress import ip_address
@@ -41,7 +41,7 @@ class ReportedWorkload(Model):
 
 
 class ReadyReport(Model):
-    """Replicas run, as far as their own command says."""
+    """Replicas run, by their own command's report."""
 
     schema_version: SchemaVersion = 1
     report: Literal["ready"]
@@ -124,6 +124,6 @@ def parse_report(body: str | bytes) -> NodeReport:
     Raises
     ------
     ManifestError
-        The body is not a report; with everything that is wrong, as far as it can be told.
+        The body is not a report; with all problems that can be found.
     """
     return read_message(body, "report", REPORTS)

@@ -1,4 +1,4 @@
-"""Events about teams, every ten minutes: what each uses of what is shared out, and what is left of budgets."""
+"""Events about teams, every ten minutes: how much each uses of shared resources, and the rest of its budgets."""
 
 from enum import StrEnum
 from typing import ClassVar
@@ -33,7 +33,7 @@ class ResourceShare(Part):
 
 
 class TeamShareTold(Event):
-    """What a team uses and spends, every ten minutes: of what is shared out, and of its budgets."""
+    """What a team uses and spends, every ten minutes: its part of shared resources, and of its budgets."""
 
     detail_type: ClassVar[str] = "Team Share"
 
@@ -58,7 +58,10 @@ class BudgetPeriod(StrEnum):
 
 
 class TeamOverBudget(Event):
-    """A budget is, or will be, used up; told every ten minutes while that is so. Nothing that runs ends for it."""
+    """A budget is, or will be, used up; published every ten minutes while that is so.
+
+    Nothing that runs ends because of it.
+    """
 
     detail_type: ClassVar[str] = "Team Over Budget"
 

@@ -60,9 +60,9 @@ def identity_of(manifest: Manifest) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """All manifests that are valid, everything that is wrong or without effect, and the documents that have errors.
+    """All valid manifests, all problems and ignored fields, and the documents with errors.
 
-    ``unread_kinds``: objects of these may be among what has errors; all kinds where not even that can be told.
+    ``unread_kinds``: documents with errors may be objects of these kinds; all kinds where not even that is known.
     """
 
     manifests: tuple[Read, ...]
@@ -126,7 +126,7 @@ def read_document(document: Document) -> tuple[Manifest | None, list[Problem]]:
         wrong.append(
             _wrong_value(document, "apiVersion", value.get("apiVersion"), [version])
         )
-    # What is wrong about kind and version has been said: the rest is looked at as what was probably meant.
+    # Problems of kind and version are reported already: the rest is read as the kind that was probably meant.
     meant = replace(document, value={**value, "kind": kind, "apiVersion": version})
     subject = subject_of(meant.value)
     cleaned, notes = without_bookkeeping(meant, subject)
@@ -146,13 +146,13 @@ def read_document(document: Document) -> tuple[Manifest | None, list[Problem]]:
 
 
 def _possible_kinds(document: Document) -> Collection[str]:
-    """Return the kinds of which a document with errors may be."""
+    """Return the kinds that a document with errors may be of."""
     given = document.value.get("kind") if isinstance(document.value, dict) else None
     return (given,) if isinstance(given, str) and given in KINDS else KINDS
 
 
 def _kind_of(document: Document) -> tuple[str | None, list[Problem]]:
-    """Return the kind that is meant, if any can be, and what is wrong about it."""
+    """Return the kind that is meant, if one can be, and what is wrong with it."""
     given = document.value.get("kind")
     if isinstance(given, str) and given in KINDS:
         return given, []

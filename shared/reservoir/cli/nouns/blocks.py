@@ -14,7 +14,7 @@ from reservoir.cli.stack.connection import Connection
 from reservoir.manifests.answers.listed import BlockOfferingRow, BlockOfferingSpec, Named
 from reservoir.ports.capacity_blocks import BlockOffering
 
-# EC2 answers for one type, count and duration at a time, and only a few times a minute: so they have to be said.
+# EC2 answers for one type, count and duration at a time, and only a few times a minute: so the user has to give them.
 _ASKED: Final = re.compile(
     r"(?:(?P<count>[1-9]\d{0,3}) )?(?P<type>[a-z][a-z0-9-]*\.[a-z0-9-]+)(?: for (?P<days>[1-9]\d{0,2})d)?"
 )

@@ -1,4 +1,4 @@
-"""Decisions of the planner and of disruption. They are chosen by the nodes that go back to them."""
+"""Decisions of the planner and of disruption. They are chosen by the nodes that they made or ended."""
 
 from collections.abc import Sequence
 from datetime import datetime

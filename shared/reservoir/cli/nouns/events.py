@@ -65,7 +65,7 @@ def labelled(
 def _labelled_objects(
     stack: Connection, labels: LabelSelector, names: Iterable[str]
 ) -> Iterator[str]:
-    """Yield which of these objects have the labels; read by key, under which what is gone is kept for a while."""
+    """Yield which of these objects have the labels; objects that are gone are kept for a while, and read by key."""
     keys: dict[str, list[str]] = {WORKLOAD: [], NODE: [], RESERVATION: []}
     for name in sorted(names):
         kind, _, key = name.partition("/")

@@ -1,4 +1,4 @@
-"""The nouns, by the words that users type. A noun's module is imported when somebody asks for it."""
+"""The nouns, by the words that users type. A noun's module is imported when it is asked for."""
 
 from dataclasses import dataclass
 from importlib import import_module
@@ -11,7 +11,7 @@ from reservoir.core.scheduling_terms.labels import closest
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """A noun: its plural, other words for it, what it is called in KIND/NAME, and the module whose ``NOUN`` it is."""
+    """A noun: its plural, other words for it, its name in KIND/NAME, and the module whose ``NOUN`` it is."""
 
     plural: str
     aliases: tuple[str, ...]
@@ -85,7 +85,7 @@ def is_noun(word: str) -> bool:
 
 
 def registered(word: str) -> Registered:
-    """Return what is registered of the noun that a word means; ends the command when there is none."""
+    """Return the noun that a word means; end the command when there is none."""
     found = _BY_WORD.get(word.lower())
     if found is None:
         hint = closest(word.lower(), _BY_WORD)

@@ -19,7 +19,7 @@ from reservoir.core.scheduling_terms.labels import closest
 
 
 def complete_noun(context: typer.Context, incomplete: str) -> list[str]:
-    """Return the nouns that a first word may become; names are not asked for while somebody types."""
+    """Return the nouns that a first word may become; names are not read for completion."""
     if context.params.get("words"):
         return []
     before, comma, last = incomplete.rpartition(",")
@@ -124,7 +124,7 @@ def selection(
     if given[Selector.NAMESPACE] is not None and any(
         Selector.NAMESPACE in noun.selectors for noun in nouns
     ):
-        # as in kubectl, it says nothing about those that have no namespaces
+        # as in kubectl, it has no effect on kinds without namespaces
         del given[Selector.NAMESPACE]
     for noun in nouns:
         for selector, value in given.items():

@@ -28,7 +28,7 @@ def _units(name: str) -> Callable[[Row], str]:
 
 
 def _borrowers(row: Row) -> str:
-    """Return who uses what others own of the groups in which the team has lent."""
+    """Return the teams that use units of others in the groups in which the team has lent."""
     lenders = [quota for quota in row["status"]["quotas"] if quota["lentUnits"]]
     borrowers = chain.from_iterable(quota.get("borrowers", ()) for quota in lenders)
     names = {each["team"] or "nobody" for each in borrowers}

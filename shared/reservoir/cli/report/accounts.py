@@ -1,4 +1,4 @@
-"""Read from the accounts what instances cost whom."""
+"""Reads from the accounts what instances cost each namespace."""
 
 from reservoir.cli.report.money import Days, Metered, metered
 from reservoir.core.model.team import by_namespace
@@ -9,7 +9,7 @@ from reservoir.usecases.policy.team_spending import spent_between
 
 
 def read_money(outside: Outside, days: Days) -> Metered | None:
-    """Return what instances cost whom on some days; None where the accounts have nothing of them."""
+    """Return what instances cost each namespace on some days; None where the accounts have none of them."""
     owners = by_namespace(policy_of(outside.policy.list_all()).teams)
 
     def team_of(namespace: str) -> str:

@@ -1,4 +1,4 @@
-"""Charts as SVG within the page: no script, colours of the page's own variables, a title for who cannot see them."""
+"""Charts as SVG within the page: no script, colours of the page's own variables, a title for blind readers."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from reservoir.cli.report.figures import NodePoint, Point, Waits
 
-# Colours that stand for variables of the page's style sheet, which has them for light, dark and print.
+# Names of variables of the page's style sheet, which has their colours for light, dark and print.
 _INK, _GRID = "#010101", "#020202"
 _SERIES: Final = ("#030303", "#040404", "#050505")
 _VARIABLES: Final = {
@@ -132,7 +132,7 @@ def _time_axis(axes: Any, counted: str, since: datetime, until: datetime) -> Non
 
 
 def _hide_unknown(axes: Any, points: Sequence[Point | NodePoint], until: datetime) -> None:
-    """Hatch the times of which nothing is known."""
+    """Hatch the times without samples."""
     ends = [*(point.at for point in points[1:]), until]
     for point, end in zip(points, ends, strict=True):
         if not point.known and end > point.at:

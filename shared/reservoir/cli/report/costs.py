@@ -26,7 +26,7 @@ from reservoir.usecases.policy.team_spending import spent_between
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What whole days cost, as rows by day, and what is not among them because it is not known."""
+    """The costs of whole days, as rows by day, and what is missing from them because it is not known."""
 
     rows: Mapping[str, Sequence[Row]]  # by 2026-01-31; each day has some, if none
     known_percent: int  # of the time, by samples of reservations
@@ -67,7 +67,7 @@ def read_costs(outside: Outside, days: Days) -> Costs:
 
 
 def fees_of(purchases: Iterable[Purchase]) -> Iterator[Fee]:
-    """Yield what was paid at once for each reservation: for a block, and for each extension of it."""
+    """Yield the fees that were paid at once for each reservation: for a block, and for each extension of it."""
     for purchase in purchases:
         order, ids = purchase.order, purchase.reservation_ids
         if order.change is not None or purchase.state is not PurchaseState.BOUGHT:

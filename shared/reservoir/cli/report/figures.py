@@ -1,7 +1,7 @@
-"""What a report says, computed from samples and events. Money in micro-USD, times in whole seconds.
+"""The figures of a report, computed from samples and events. Money in micro-USD, times in whole seconds.
 
-For how long a sample holds, ``reservoir.core.history.seen`` says. Of other times nothing is added up: an hour without
-samples is not an hour without costs. What was paid is not counted from samples but comes from the accounts.
+``reservoir.core.history.seen`` defines for how long a sample holds. Other times are not added up: an hour without
+samples is not an hour without costs. Payments are not counted from samples but come from the accounts.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -86,7 +86,7 @@ class ReservationUse:
 
 @dataclass(frozen=True, slots=True)
 class MarketUse:
-    """One market over the time that samples tell of."""
+    """One market over the time that samples cover."""
 
     capacity_type: str
     node_s: int
@@ -104,7 +104,7 @@ class NodePoint:
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """How long workloads waited for one reason, from being told so to having a place; ``open_count`` still do."""
+    """How long workloads waited for one reason, from its first report to a place; ``open_count`` still do."""
 
     reason: str
     count: int
@@ -126,7 +126,7 @@ class Ran:
 
 @dataclass(frozen=True, slots=True)
 class BlockEnd:
-    """What was done with a Capacity Block up to its end. ``late_count``: nodes gone only after their deadline."""
+    """How a Capacity Block was left before its end. ``late_count``: nodes gone only after their deadline."""
 
     use: ReservationUse
     drained_count: int
@@ -136,19 +136,19 @@ class BlockEnd:
 
 @dataclass(frozen=True, slots=True)
 class Notable:
-    """Something to look at again, and the command that explains it. What was told of one object often is told once."""
+    """Something to look at again, and the command that explains it. Repeated reports about one object are one."""
 
     event: PastEvent  # the last of them
     what: str
     about: str
     explained_by: str
     count: int = 1
-    first_at: datetime | None = None  # of those that are told once
+    first_at: datetime | None = None  # of those that are reported once
 
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """What happened to one object, oldest first, each with what it was."""
+    """What happened to one object, oldest first."""
 
     about: str
     events: tuple[tuple[PastEvent, str], ...]
@@ -178,7 +178,7 @@ class Report:
 
     @property
     def lacks_events(self) -> bool:
-        """Whether there is none of the first day: they may have been kept for less time than is told of."""
+        """Whether there are no events of the first day: they may be kept for less time than the report covers."""
         until = self.since + _EVENTS_FROM_WITHIN
         return self.until > until and (
             self.first_event_at is None or self.first_event_at > until
@@ -186,7 +186,7 @@ class Report:
 
     @property
     def known_percent(self) -> int:
-        """How much of the time samples tell of, rounded down."""
+        """How much of the time samples cover, in percent, rounded down."""
         return 100 * self.known_s // max(1, seconds_between(self.since, self.until))
 
 
@@ -199,12 +199,12 @@ def make_report(
     money: Metered | None = None,
     beside: Metered | None = None,
 ) -> Report:
-    """Compute everything from what is kept; both lists oldest first.
+    """Compute everything from samples and events; both lists oldest first.
 
     Parameters
     ----------
     money, beside
-        What the accounts have of its days, and of those that they are compared with.
+        The accounts of its days, and of the days that they are compared with.
     """
     with_length = list(held(samples, until))
     uses = tuple(_uses(with_length, until))
@@ -312,7 +312,8 @@ def _markets(samples: Sequence[tuple[Sample, int]]) -> Iterator[MarketUse]:
 
 
 def _waits(events: Sequence[PastEvent], until: datetime) -> Iterator[Waits]:
-    waiting: dict[str, tuple[datetime, str]] = {}  # since when, and the reason told last
+    # since when, and the last reported reason
+    waiting: dict[str, tuple[datetime, str]] = {}
     waited: dict[str, list[int]] = {}
     for event in events:
         detail = event.detail
@@ -336,7 +337,7 @@ def _waits(events: Sequence[PastEvent], until: datetime) -> Iterator[Waits]:
 
 
 def _percentile(ordered: Sequence[int], percent: int) -> int:
-    """Return the nearest rank: a length that somebody did wait."""
+    """Return the nearest rank: a wait that did occur."""
     return ordered[max(0, ceil(len(ordered) * percent / 100) - 1)]
 
 
@@ -381,7 +382,7 @@ def _blocks(
                 for claim, (block, deadline) in deadlines.items()
                 if block == use.id
             }
-            # A node is told to end at its deadline, and EC2 takes a while: one minute is not late.
+            # A node is ended at its deadline, and EC2 takes a while: one minute is not late.
             late = sum(
                 claim in gone and gone[claim] > at + timedelta(minutes=1)
                 for claim, at in ours.items()
@@ -391,7 +392,7 @@ def _blocks(
 
 
 def _notable(events: Sequence[PastEvent]) -> Iterator[Notable]:
-    """Yield what is notable, by when it was told last: what is told of one object every day hides nothing else."""
+    """Yield notable things, by when they were reported last: repeated reports about one object hide nothing else."""
     found: dict[tuple[str, str, str], Notable] = {}
     for event in events:
         is_notable = event.detail_type in NOTABLE or (

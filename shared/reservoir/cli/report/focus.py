@@ -1,6 +1,6 @@
 """Costs as rows of FOCUS 1.2, the FinOps Open Cost and Usage Specification, which AWS exports bills in too.
 
-Amounts have as many digits as they need: whoever adds rows up has the sum to the last digit.
+Amounts have as many digits as they need: the sum of rows is exact to the last digit.
 """
 
 import csv
@@ -132,7 +132,7 @@ def rows_of_reservations(
     Parameters
     ----------
     team_of
-        The team of each namespace that has one: whoever uses units is charged for them, borrowed ones too.
+        The team of each namespace that has one: a team is charged for the units that it uses, borrowed ones too.
     """
     for hour in hours:
         if hour.atto_usd is None:

@@ -28,7 +28,7 @@ class Days:
 
     @classmethod
     def of_month(cls, month: str) -> "Days":
-        """Return the days of a month such as ``2026-01``. Raises ValueError for what is none."""
+        """Return the days of a month such as ``2026-01``. Raises ValueError for a text that is none."""
         first = date.fromisoformat(f"{month}-01")
         return cls(first, (first + 32 * _DAY).replace(day=1) - _DAY)
 
@@ -48,7 +48,7 @@ class Days:
         return self.since + self.count * _DAY
 
     def over(self, now: datetime) -> "Days | None":
-        """Return those of them that are over; None where none is."""
+        """Return the days that are over; None where none is."""
         yesterday = now.astimezone(UTC).date() - _DAY
         last = min(self.last, yesterday)
         return Days(self.first, last) if self.first <= last else None
@@ -62,7 +62,7 @@ class Days:
 
 @dataclass(frozen=True, slots=True)
 class TeamUse:
-    """What instances ran and cost for a namespace of a team; the empty names are of no team, and of nobody."""
+    """What instances ran and cost for a namespace of a team; an empty name: without a team, or without a namespace."""
 
     team: str
     namespace: str
@@ -73,7 +73,7 @@ class TeamUse:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What somebody's instances ran and cost: how long by market, and the money of all of them."""
+    """What instances ran and cost for one name: how long by market, and the money of all of them."""
 
     name: str
     unit_s: Mapping[str, int]

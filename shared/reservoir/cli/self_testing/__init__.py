@@ -1,1 +1,1 @@
-"""``reservoir self-test``: what it makes, and the steps that it takes."""
+"""``reservoir self-test``: the resources that it makes, and its steps."""

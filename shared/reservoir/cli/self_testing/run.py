@@ -1,6 +1,6 @@
 """A self-test: one instance through the whole pipeline and away again, step by step.
 
-What it makes has names and tags of its own, so a run that is killed leaves nothing that the next one does not find.
+Its resources have names and tags of their own, so that the next run finds everything that a killed run has left.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 _POOL: Final = (PolicyKind.NODE_POOL, NAME)
 _CLASS: Final = (PolicyKind.NODE_CLASS, NAME)
-# EC2 ends the reservation by itself then, whatever becomes of this command.
+# EC2 ends the reservation by itself then, whatever happens to this command.
 _RESERVED_FOR: Final = timedelta(hours=1)
 _BILLED_AT_LEAST: Final = timedelta(minutes=1)
 _HOUR: Final = timedelta(hours=1)
@@ -47,12 +47,12 @@ _REFUSALS: Final = (
 
 
 class StepFailedError(Exception):
-    """A step did not come about; the text says how far it came."""
+    """A step failed; the text says how far it came."""
 
 
 @dataclass(frozen=True, slots=True)
 class SelfTestPlan:
-    """What is to be tried. ``node_class``: the stored class whose copy launches the instance."""
+    """What is to be tested. ``node_class``: the stored class whose copy launches the instance."""
 
     node_class: PolicyObject
     platform: str
@@ -72,7 +72,7 @@ class _Charge:
     over_at: datetime | None = None
 
     def micro_usd(self, now: datetime) -> int:
-        """Return what it has cost, rounded up."""
+        """Return the cost so far, rounded up."""
         lasted = max(_BILLED_AT_LEAST, (self.over_at or now) - self.began_at)
         return -(-self.price_micro_usd_per_hour * lasted // _HOUR)
 
@@ -98,7 +98,7 @@ class SelfTest:
                 reservation_id = self._do("reserve one unit", self._reserve)
                 self._through(CapacityType.RESERVED, reservation_id)
         except StepFailedError:
-            pass  # it is the last of the steps, and says why
+            pass  # the last of the steps, and says why
         finally:
             with suppress(StepFailedError):
                 self._do("remove everything again", self._remove)
@@ -219,7 +219,7 @@ class SelfTest:
         return claim, f"{claim.instance_id}, {offering.instance_type} in {where}"
 
     def _withdraw_all(self) -> tuple[None, str]:
-        """Withdraw what is wanted, say that replicas have left, and wait until no node is left."""
+        """Withdraw the workloads, release their replicas, and wait until no node is left."""
         for market in (CapacityType.ON_DEMAND, CapacityType.RESERVED):
             key = f"{self.plan.namespace}/{NAME}-{market.value}"
             record = self.stack.outside.workloads.get(key)
@@ -287,7 +287,7 @@ class SelfTest:
         for reservation_id in maker.living(SELF_TEST_TAG, deployment):
             maker.cancel(reservation_id)
 
-    # -- what is there
+    # -- what exists
 
     def _claims(self) -> list[NodeClaim]:
         live = self.stack.outside.node_claims.list_live()

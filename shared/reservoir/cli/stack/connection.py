@@ -39,14 +39,14 @@ class Connection(Protocol):
         """How the planner decides."""
 
     def caller(self) -> str:
-        """Return the ARN of whoever runs the command. Ends the command when AWS does not know."""
+        """Return the caller's ARN. Ends the command when AWS does not know it."""
 
     @property
     def dead_letter_queues(self) -> Mapping[str, "DeadLetterQueue"]:
         """The dead-letter queues, by name."""
 
     def client(self, service: str) -> Any:
-        """Return a client of a service, with the credentials of whoever runs the command."""
+        """Return a client of a service, with the caller's credentials."""
 
     def operate(self, request: "OperationRequest") -> "list[OperationResult]":
         """Have a request carried out by the function that does it; ends the command when it is refused as a whole."""
@@ -84,7 +84,7 @@ class Session:
 
     @cached_property
     def outside(self) -> "Outside":
-        """What is outside the stack's functions, made when a command first needs it."""
+        """The ports with the caller's credentials, made when a command first needs one."""
         # Read first: a stack that is not there is reported before AWS's libraries load.
         outputs, region = self.outputs
         # imported here, because --help and validate shall not wait for them either
@@ -109,7 +109,7 @@ class Session:
         return self.outputs[0].get(RELEASE_OUTPUT)
 
     def client(self, service: str) -> Any:
-        """Return a client of a service, with the credentials of whoever runs the command."""
+        """Return a client of a service, with the caller's credentials."""
         from reservoir.adapters.clients import make_client
 
         self._choose()
@@ -120,7 +120,7 @@ class Session:
         _ = self.target
 
     def operate(self, request: "OperationRequest") -> "list[OperationResult]":
-        """Have a request carried out by the function that does it, signed by whoever runs the command."""
+        """Have a request carried out by the function for it, signed by the caller."""
         # here, because few commands need it
         from reservoir.cli.stack.operating import operate
 
@@ -145,7 +145,7 @@ class Session:
         return solver_from(self.outside)
 
     def caller(self) -> str:
-        """Return the ARN of whoever runs the command; everybody may ask that."""
+        """Return the caller's ARN; every caller may ask for that."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         from reservoir.adapters.clients import make_client

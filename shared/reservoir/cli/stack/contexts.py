@@ -1,4 +1,4 @@
-"""Deployments that somebody has given a name: the file of contexts in the user's own folder, as kubectl has one."""
+"""Named deployments: the file of contexts in the user's own folder, as kubectl has one."""
 
 import os
 import tempfile
@@ -31,13 +31,13 @@ class Context(Model):
 
 
 class Contexts(Model):
-    """All of them by name, and which one is meant where nothing else says."""
+    """All contexts by name, and the one that is used by default."""
 
     current_context: str | None = None
     contexts: dict[str, Context] = Field(default_factory=dict)
 
     def named(self, name: str, why: str) -> Context:
-        """Return a context; ends the command where there is none of that name. ``why``: who names it."""
+        """Return a context; end the command where there is none of that name. ``why``: what named it."""
         if name not in self.contexts:
             hint = closest(name, self.contexts)
             known = f"did you mean {hint}?" if hint else _known(self.contexts)
@@ -49,7 +49,7 @@ def path_of(environment: Mapping[str, str] = os.environ) -> Path:
     """Return where contexts are kept: ``RESERVOIR_CONFIG``, else in the folder for settings of users."""
     if environment.get(FILE_VARIABLE):
         return Path(environment[FILE_VARIABLE])
-    # as freedesktop.org's Base Directory Specification says
+    # as in freedesktop.org's Base Directory Specification
     folder = environment.get("XDG_CONFIG_HOME", "")
     base = Path(folder) if Path(folder).is_absolute() else Path("~/.config").expanduser()
     return base / "reservoir" / "config.yaml"
@@ -114,7 +114,7 @@ def chosen(name: str | None) -> Context | None:
 
 
 def names() -> list[str]:
-    """Return the names for completion, which says nothing of a file that it does not understand."""
+    """Return the names for completion; none for a file that cannot be read."""
     try:
         return sorted(load(path_of()).contexts)
     except (OSError, ManifestError):

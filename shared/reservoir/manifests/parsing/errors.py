@@ -17,7 +17,7 @@ from reservoir.manifests.parsing.fields import Suggest
 from reservoir.manifests.parsing.model import IgnoredBecause, Model
 from reservoir.manifests.parsing.problems import Location, Problem, Severity, path_of, shown
 
-# A report of thousands of equal mistakes helps nobody and costs memory.
+# A report of thousands of equal mistakes helps no reader and costs memory.
 MOST_PROBLEMS: Final = 100
 
 LineOf = Callable[[Location], int | None]
@@ -35,7 +35,7 @@ _SENTENCES: Final = {
     "string_too_short": "must not be empty",
     "too_short": "must not be empty",
 }
-# kind of error -> where its bound stands
+# kind of error -> where its bound is found
 _BOUNDS: Final = {"greater_than_equal": "ge", "less_than_equal": "le"}
 _BOOLEANS: Final = {
     "true": "true", "yes": "true", "on": "true", "enabled": "true",
@@ -55,7 +55,7 @@ def problems_of(
 ) -> list[Problem]:
     """Return every error as a problem, in the order of lines and paths, at most ``most``.
 
-    To find what was probably meant is what costs most: it is looked for in the first ``most_suggestions``.
+    Finding the value that was probably meant costs most: only the first ``most_suggestions`` problems have one.
     """
     found = [
         _problem(

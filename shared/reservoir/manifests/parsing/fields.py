@@ -67,7 +67,7 @@ QUANTITY_PATTERN: Final = (
 def broken(rule: str, message: str, suggest: Suggest | None = None) -> PydanticCustomError:
     """Make the error that a validator raises: a stable rule name, a sentence, and what finds the nearest valid form.
 
-    The search is costly and a document can hold thousands of mistakes: it is done for those that are shown.
+    The search is costly and a document can hold thousands of mistakes: it is done for the mistakes that are shown.
     """
     later = None if suggest is None else _Later(suggest)
     return PydanticCustomError(rule, "{message}", {"message": message, "suggest": later})
@@ -180,7 +180,7 @@ def _needs_unit(value: Any) -> Any:
 
 
 def check_duration(text: str) -> str:
-    """Refuse what is not a duration; raises PydanticCustomError."""
+    """Refuse a value that is no duration; raises PydanticCustomError."""
     if text.isascii() and text.isdigit() and len(text) <= _LONGEST_DURATION:
         _needs_unit(int(text))
     if len(text) > _LONGEST_DURATION or re.fullmatch(DURATION_PATTERN, text) is None:

@@ -30,7 +30,7 @@ _BOOKKEEPING: Final = (
     "karpenter.k8s.aws/ec2nodeclass-hash",
     "karpenter.k8s.aws/ec2nodeclass-hash-version",
 )
-# Kinds that a folder of Karpenter's may hold beside those that are understood, by the group of their API version.
+# Kinds that a folder of Karpenter's may hold beside the supported ones, by the group of their API version.
 _INSTEAD: Final[Mapping[tuple[str, str], str]] = {
     (
         "NodeOverlay",
@@ -61,7 +61,7 @@ _INSTEAD: Final[Mapping[tuple[str, str], str]] = {
 
 
 def placeholders(document: Document, subject: str) -> Iterator[Problem]:
-    """Yield each value with a variable that whoever made the file should have replaced, such as ``${CLUSTER_NAME}``.
+    """Yield each value with a variable that the file's author should have replaced, such as ``${CLUSTER_NAME}``.
 
     User data and annotations may hold variables of their own.
     """

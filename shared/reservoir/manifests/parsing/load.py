@@ -98,9 +98,9 @@ def load_documents(text: str | bytes, source: str = "") -> tuple[Document, ...]:
 def load_as_far_as_possible(
     text: str | bytes, source: str = ""
 ) -> tuple[tuple[Document, ...], tuple[Problem, ...]]:
-    """Read the documents of a file up to where nothing more can be told apart, with what is wrong about their form.
+    """Read the documents of a file as far as its parts can be separated, with the mistakes of form.
 
-    What is wrong in one place (a field that is given twice, a tag, a merge key) hides nothing that is wrong in others.
+    A mistake in one place (a field that is given twice, a tag, a merge key) hides no mistake in others.
     """
     documents: list[Document] = []
     problems: list[Problem] = []
@@ -311,7 +311,7 @@ class _Builder:
     def _complain(
         self, rule: str, message: str, line: int, suggestion: str | None = None
     ) -> None:
-        """Say what is wrong, and read on, up to a number of mistakes that helps nobody any more."""
+        """Report a problem, and read on, up to a number of problems that helps no reader any more."""
         path = path_of(self._here()[:DEEPEST])
         problem = Problem(path, rule, message, line, suggestion, source=self._source)
         if len(self._problems) >= _MOST_COMPLAINTS:

@@ -1,4 +1,4 @@
-"""Messages as untrusted JSON: read within bounds, and told apart by a field that names what they are."""
+"""Messages as untrusted JSON: read within bounds; a field names the kind of message."""
 
 import json
 from collections import Counter
@@ -19,7 +19,7 @@ from reservoir.manifests.parsing.structure import (
 )
 
 SCHEMA_VERSION: Final = 1
-# What an event or a line of a log says of a message; to look for what was meant costs a millisecond each.
+# The most problems that an event or a line of a log names; a suggestion costs a millisecond each.
 _MOST_PROBLEMS: Final = 20
 _MOST_SUGGESTIONS: Final = 5
 
@@ -33,7 +33,7 @@ def read_message(body: str | bytes, tag: str, models: Mapping[str, type[M]]) -> 
     Raises
     ------
     ManifestError
-        It is none; with everything that is wrong, as far as it can be told.
+        It is none; with all problems that can be found.
     """
     data = load_json(body)
     if not isinstance(data, dict):

@@ -24,8 +24,8 @@ from reservoir.core.scheduling_terms.labels import closest
 from reservoir.manifests.parsing.fields import STORED, Suggest, broken
 from reservoir.manifests.parsing.problems import shown
 
-# Of one object: whoever wrote more than these by mistake is helped by the first ones, and whoever did it on purpose
-# must not have the rest looked at.
+# Of one object: these many help an author who made more by mistake, and an author who made them on purpose must not
+# have the rest searched.
 _MOST_ERRORS: Final = 10
 _MOST_ERRORS_WITHIN: Final = 200  # and of what is in it
 
@@ -39,7 +39,7 @@ class IgnoredBecause:
     def __get_pydantic_json_schema__(
         self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """Tell editors."""
+        """Add it for editors."""
         return {
             **handler(core_schema),
             "description": f"Ignored: {self.reason}.",
@@ -60,14 +60,14 @@ class RefusedBecause:
     def __get_pydantic_json_schema__(
         self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """Tell editors, which then mark every value but null."""
+        """Add it for editors, which then mark every value but null."""
         del core_schema, handler
         return {"type": "null", "description": f"Not served: {self.reason}."}
 
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
-    """Two or more fields that cannot stand together (or a set of which one must be there)."""
+    """Two or more fields that exclude each other (or a set of which one must be given)."""
 
     field: str
     rule: str
@@ -92,18 +92,18 @@ class Model(BaseModel):
         serialize_by_alias=True,
     )
 
-    # fields of other versions, with what became of them
+    # fields of other versions, with what replaced them
     moved: ClassVar[Mapping[str, str]] = {}
 
     @classmethod
     def contradictions(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
-        """Yield what is wrong about fields taken together; the values of ``raw`` are not validated yet."""
+        """Yield problems of fields taken together; the values of ``raw`` are not validated yet."""
         del raw
         yield from ()
 
     @classmethod
     def refusals(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
-        """Yield what is refused of new objects and read as it stands where it is stored already."""
+        """Yield what is refused of new objects and accepted where it is stored already."""
         del raw
         yield from ()
 

@@ -1,4 +1,4 @@
-"""The nearest valid form of what was written almost right; None where nothing is near."""
+"""The nearest valid form of an invalid value; None where nothing is near."""
 
 import re
 from fractions import Fraction
@@ -73,17 +73,17 @@ def object_name(text: str) -> str | None:
 
 
 def namespace(text: str) -> str | None:
-    """Return a namespace in lower case, with hyphens for what it cannot hold."""
+    """Return a namespace in lower case, with hyphens for characters that it cannot have."""
     return re.sub(r"[^a-z0-9-]+", "-", text.lower()).strip("-")
 
 
 def label_value(text: str) -> str | None:
-    """Return a label's value, with hyphens for what it cannot hold."""
+    """Return a label's value, with hyphens for characters that it cannot have."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", text)[:63].strip("-_.")
 
 
 def label_key(text: str) -> str | None:
-    """Return a label's key, with hyphens for what it cannot hold."""
+    """Return a label's key, with hyphens for characters that it cannot have."""
     prefix, slash, name = text.rpartition("/")
     return (f"{object_name(prefix)}/" if slash else "") + (label_value(name) or "")
 

@@ -1,4 +1,4 @@
-"""What is wrong, doubtful or without effect in what a user wrote."""
+"""Problems of what a user wrote: what is wrong, doubtful or without effect."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ class Severity(StrEnum):
     """How much a problem matters."""
 
     ERROR = "error"  # nothing is written
-    WARNING = "warning"  # written, but probably not what was meant
+    WARNING = "warning"  # valid, but probably not intended
     IGNORED = "ignored"  # accepted for Karpenter's sake, without effect here
 
 
@@ -22,8 +22,8 @@ class Severity(StrEnum):
 class Problem:
     """One finding.
 
-    ``path`` is where in the document ("spec.template.spec.requirements[0].operator"), ``line`` the line of the file
-    where there is one, ``rule`` a stable name of what was broken, ``suggestion`` the nearest valid name or form,
+    ``path`` is the place in the document ("spec.template.spec.requirements[0].operator"), ``line`` the line of the file
+    where there is one, ``rule`` a stable name of the broken rule, ``suggestion`` the nearest valid name or form,
     ``subject`` the object ("NodePool/gpu") and ``source`` the file.
     """
 

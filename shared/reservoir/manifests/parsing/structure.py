@@ -10,7 +10,7 @@ LARGEST_INPUT_BYTES: Final = 2**20
 DEEPEST: Final = 32
 MOST_VALUES: Final = 20_000  # scalars, lists and mappings of one document
 MOST_VALUES_OF_A_FILE: Final = 100_000
-# A message costs whoever reads it before it is known to be one: a queue is open to more than those who mean well.
+# A message costs its reader time before it is known to be one: the queue may be open to hostile senders too.
 LARGEST_MESSAGE_BYTES: Final = 128 * 1024
 MOST_VALUES_OF_A_MESSAGE: Final = 4_000
 MOST_KEYS: Final = 1_000  # of one mapping

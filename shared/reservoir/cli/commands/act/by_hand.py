@@ -40,7 +40,7 @@ def request_of(
     deadline: str | None = None,
     count: int | None = None,
 ) -> OperationRequest:
-    """Return the request; ends the command with what is wrong with it."""
+    """Return the request; end the command with its problems, if there are any."""
     document: dict[str, Any] = {"verb": verb.value, "names": list(names), "reason": reason}
     if deadline is not None:
         document["deadline"] = deadline
@@ -70,7 +70,7 @@ def found(stack: Connection, names: Iterable[str]) -> dict[str, NodeClaim | None
 
 
 def describe(name: str, claim: NodeClaim | None) -> str:
-    """Say what is on a node, and what it takes up."""
+    """Describe the replicas on a node, and what they take of it."""
     if claim is None:
         return f"node/{name} does not exist"
     offering = claim.offering
@@ -96,7 +96,7 @@ def say(lines: Iterable[str]) -> None:
 
 
 def carry_out(stack: Connection, request: OperationRequest) -> None:
-    """Have a request carried out, and print what became of each object; ends with 2 when any was refused."""
+    """Have a request carried out, and print the result for each object; end with 2 if any was refused."""
     kind = _kind(request.verb)
     results = stack.operate(request)
     for result in results:
@@ -115,7 +115,7 @@ def _kind(verb: Verb) -> str:
 
 
 def _said(result: OperationResult) -> str:
-    """Return the result for an object as printed: what was done needs no word before it."""
+    """Return the result for an object as printed; success needs no word before it."""
     if result.outcome == "done":
         return result.message
     return f"{result.outcome}: {result.message}"

@@ -109,7 +109,7 @@ def redrive(context: typer.Context, name: QueueName, yes: Yes = False) -> None:
 
 
 def _move(queue: DeadLetterQueue, most: int) -> tuple[int, int]:
-    """Send letters again, no more than there were: what is given up anew meanwhile stays; return how many, and not."""
+    """Send letters again, but none that arrive meanwhile; return how many were sent, and how many were not."""
     sent = kept = 0
     for letter in queue.letters(most):
         if letter.is_cut:

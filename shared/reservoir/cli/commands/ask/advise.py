@@ -72,7 +72,7 @@ def _micro_usd(text: str) -> int:
 
 
 def advice_lines(answer: AdviceAnswer) -> Iterator[Line | str]:
-    """Yield the lines: what to change, with the command; what it comes to; what is to be known."""
+    """Yield the lines: the changes, each with its command; their sum; and what to know about them."""
     yield (
         f"{answer.workloads} workloads of {answer.since:%Y-%m-%d %H:%M} to {answer.until:%Y-%m-%d %H:%M} UTC, played"
         " again; all amounts for 30 days"

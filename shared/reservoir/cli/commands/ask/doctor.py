@@ -62,7 +62,7 @@ def register(app: typer.Typer) -> None:
 
 
 def paragraphs(found: Sequence[Finding], width: int) -> Iterator[Text]:
-    """Yield findings for a terminal: what was found, and below it what to do; broken between words, and never cut."""
+    """Yield findings for a terminal: each finding, and below it what to do; broken between words, and never cut."""
     margin = max(len(severity) for severity in Severity) + 2
     room = max(_NARROWEST, min(width, _WIDEST) - margin)
     for finding in found:

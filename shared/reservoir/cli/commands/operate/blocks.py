@@ -1,4 +1,4 @@
-"""``reservoir blocks buy``, ``extend`` and ``settle``: Capacity Blocks, with the credentials of whoever runs them."""
+"""``reservoir blocks buy``, ``extend`` and ``settle``: Capacity Blocks, with the caller's own credentials."""
 
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Final

@@ -42,7 +42,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _in_a_checkout() -> None:
-    """Go on in the checkout that the wheel carries, where that is what is installed."""
+    """Continue in the checkout that the wheel carries, where the command is installed from a wheel."""
     if carried_checkout.ARCHIVE.is_file():
         carried_checkout.go_on_there()
 
@@ -234,7 +234,7 @@ def _deployment(context: typer.Context) -> "Deployment":
 
 
 def _clients(deployment: "Deployment") -> Callable[..., Any]:
-    """Return clients of whoever may look at the account: the caller, or roles of the CDK's."""
+    """Return clients that may read the account: the caller's, or those of the CDK's roles."""
     from reservoir.adapters.clients import client_with, make_client
     from reservoir.cli.deployment.deployer import clients_of_deployer, qualifier_of
 

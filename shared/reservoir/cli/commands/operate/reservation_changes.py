@@ -1,4 +1,4 @@
-"""``reservoir reservations``: on-demand reservations made and changed with the credentials of whoever runs it."""
+"""``reservoir reservations``: on-demand reservations made and changed with the caller's own credentials."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta

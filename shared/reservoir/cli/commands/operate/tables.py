@@ -52,7 +52,7 @@ def _use_case(stack: Connection) -> AdoptTables:
 
 
 def _describe(stack: Connection, seen: tuple[MarkedTable, ...]) -> None:
-    """Print what somebody should look at before saying that the tables are right."""
+    """Print what a person should check before confirming that the tables are right."""
     recognition = recognise(stack.outside.settings.deployment, seen)
     for table in seen:
         mark = (

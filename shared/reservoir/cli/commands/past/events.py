@@ -33,7 +33,8 @@ _UNITS: Final = {"m": "minutes", "h": "hours", "d": "days"}
 _SPAN: Final = re.compile(r"([0-9]{1,5})([mhd])")
 _KINDS: Final = (WORKLOAD, NODE, RESERVATION, "nodepool", "ec2nodeclass", "team")
 _EVER: Final = datetime(2000, 1, 1, tzinfo=UTC)
-# How often to look for more, and how far back each time: an event is kept seconds after it was told, and rarely later.
+# How often to look for more, and how far back each time: an event is kept seconds after it was published, and rarely
+# later.
 _EVERY_S: Final = 2.0
 
 
@@ -162,7 +163,7 @@ class Tail:
         self._told = {event.id: event.at for event in told}
 
     def more(self) -> list[PastEvent]:
-        """Return what was kept since the last time."""
+        """Return the events that were kept since the last time."""
         now = self._clock.now()
         found = list(self._look(now - LATE, now + LATE))
         new = [event for event in found if event.id not in self._told]
@@ -189,7 +190,7 @@ def _line(event: PastEvent) -> str:
 
 
 def _object_of(wanted: str, stack: Connection) -> str:
-    """Return how the history calls an object that somebody names."""
+    """Return the history's name of an object that a user names."""
     word, _, name = wanted.partition("/")
     kind = registered(word).kind if word else ""
     if kind not in _KINDS or not name:

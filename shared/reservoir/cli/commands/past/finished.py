@@ -16,7 +16,7 @@ from reservoir.core.model.team import Team, by_namespace
 from reservoir.manifests.answers.finished import FinishedAnswer, FinishedPlace, FinishedRun
 from reservoir.usecases.policy.policy_objects import policy_of
 
-# so much longer ago than asked a run may have begun, to be told whole
+# a run may have begun this much earlier than asked for, and is still shown whole
 _BEFORE: Final = timedelta(days=7)
 
 

@@ -1,1 +1,1 @@
-"""What is wanted: apply, diff, delete, validate."""
+"""Policy: apply, diff, delete, validate."""

@@ -86,9 +86,9 @@ def _wait(stack: Connection, outcome: Outcome, timeout: str) -> None:
 def _wait_for_discovery(
     stack: Connection, applied_at: datetime, timeout: timedelta
 ) -> None:
-    """Wait for a pass of discovery that began after an update: until then the conditions are those of before.
+    """Wait for a pass of discovery that began after an update: until then the conditions are the earlier ones.
 
-    CloudWatch says in which minute a pass was.
+    CloudWatch has the minute of each pass.
     """
     next_minute = applied_at.replace(second=0, microsecond=0) + timedelta(minutes=1)
 

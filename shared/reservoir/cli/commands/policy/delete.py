@@ -70,7 +70,7 @@ def delete(
 def _delete_policy(
     context: typer.Context, wanted: list[Name], *, dry_run: bool, yes: bool
 ) -> None:
-    """Delete what is there, all or nothing; where nodes stand by it, say what becomes of them, and ask first."""
+    """Delete the objects that exist, all or none; where they have nodes, say what happens to these, and ask first."""
     stack, policy = connection(context), apply_policy(context)
     foreseen = attempt(lambda: policy.delete(wanted, dry_run=True))
     standing = attempt(
@@ -96,7 +96,7 @@ def _written(name: Name) -> str:
 
 
 def _what_becomes(name: Name, count: int) -> str:
-    """Say what becomes of the nodes of an object that is deleted."""
+    """Say what happens to the nodes of an object that is deleted."""
     nodes = "1 node" if count == 1 else f"{count} nodes"
     match name[0]:
         case PolicyKind.NODE_POOL:

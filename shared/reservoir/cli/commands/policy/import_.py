@@ -46,7 +46,7 @@ def import_(filenames: files.Filenames) -> None:
 
 
 def _contradictions(reading: Reading) -> list[Problem]:
-    """Return what is wrong about the manifests together."""
+    """Return what is wrong with the manifests together."""
     manifests = [read.manifest for read in reading.manifests]
     world = ObjectSet(
         [each.to_core() for each in manifests if isinstance(each, NodePoolManifest)],

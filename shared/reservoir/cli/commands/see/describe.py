@@ -80,7 +80,7 @@ def _print(stack: Connection, noun: Noun[Any], row: Any) -> None:
 
 
 def _last_events(stack: Connection, name: str) -> Iterator[PastEvent]:
-    """Yield the last that happened, oldest first; what is kept of one object is read page by page."""
+    """Yield the last events, oldest first; the history of one object is read page by page."""
     until = stack.outside.clock.now() + LATE
     yield from deque(
         stack.outside.history.of_object(name, _EVER, until), maxlen=_EVENTS_SHOWN

@@ -107,7 +107,7 @@ def _verdict(place: AlternativePlace) -> str:
 
 
 def _cost(place: AlternativePlace) -> str:
-    """Return what it takes to hold the whole workload there."""
+    """Return the cost of holding the whole workload there."""
     if place.price_micro_usd_per_hour is None:
         return ""
     if place.offering.capacity_reservation_id is not None:

@@ -72,7 +72,7 @@ def metrics(
 
 
 class Lately:
-    """What was read lately: those who ask soon after each other get the same."""
+    """The last reading: requests that come soon after each other get the same."""
 
     def __init__(
         self, read: Callable[[], str], now: Callable[[], datetime], at_most_every: timedelta
@@ -85,7 +85,7 @@ class Lately:
         self._read_at: datetime | None = None
 
     def text(self) -> str:
-        """Return it, read anew when it is too old; who asks meanwhile waits."""
+        """Return the last reading, or a new one when it is too old; requests that come meanwhile wait."""
         with self._lock:
             now = self._now()
             if self._read_at is None or now - self._read_at >= self._at_most_every:
@@ -112,6 +112,6 @@ def serving(lately: Lately, address: str, port: int) -> ThreadingHTTPServer:
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Log nothing: who scrapes does so every few seconds."""
+            """Log nothing: a scraper comes every few seconds."""
 
     return ThreadingHTTPServer((address, port), Handler)

@@ -33,7 +33,7 @@ def status(context: typer.Context, form: Output = Format.TEXT) -> None:
 
 
 def see(stack: Connection, *, with_teams: bool = False) -> SeeStatus:
-    """Return what looks at a stack; teams are counted too, if that is wanted and whoever asks may read policy."""
+    """Return what reads a stack; teams are counted too, if that is wanted and the caller may read policy."""
     outside = stack.outside
 
     def teams() -> Sequence[Team]:
@@ -42,7 +42,7 @@ def see(stack: Connection, *, with_teams: bool = False) -> SeeStatus:
         try:
             return policy_of(outside.policy.list_all()).teams
         except AwsError:
-            # that policy cannot be read is said once, where it is read for itself
+            # that policy cannot be read is reported once, where it is read for itself
             return ()
 
     there = CountWhatIsThere(

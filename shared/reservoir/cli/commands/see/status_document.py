@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 def document(seen: Status) -> StatusAnswer:
-    """Restate what was seen."""
+    """Return the status as a document."""
     return StatusAnswer(
         at=seen.asked_at,
         there=_known(seen.there, _there),

@@ -21,7 +21,7 @@ _FORMS: Final = "condition=Ready, condition=TYPE=STATUS, state=STATE or delete"
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is waited for: one condition, or one state, or that an object is gone (neither)."""
+    """The goal: one condition, or one state, or that an object is gone (neither)."""
 
     condition: str = ""
     status: str = "True"
@@ -83,7 +83,7 @@ def wait(
 def _refuse_what_never_comes(
     stack: Connection, found: Sequence[Found], goal: Wanted
 ) -> None:
-    """End the command where a condition is waited for of what has none, instead of waiting until the time is up."""
+    """End the command, instead of waiting until the time is up, where the object never has the condition."""
     now = stack.outside.clock.now()
     for each in found:
         documents = [each.noun.listing(now).document(row) for row in each.rows]
@@ -96,7 +96,7 @@ def _refuse_what_never_comes(
 
 
 def read_goal(text: str) -> Wanted:
-    """Read what ``--for`` says; ends the command when it says nothing that is known."""
+    """Read the goal in ``--for``; end the command when it is not known."""
     what, _, rest = text.partition("=")
     if what == "condition" and rest:
         condition, _, status = rest.partition("=")
@@ -136,7 +136,7 @@ def wait_for(
 def _look(
     stack: Connection, noun: Noun[Any], chosen: Selection, goal: Wanted
 ) -> Callable[[], str | None]:
-    """Return what says how an object came to be as wanted; None while it is not."""
+    """Return the sentence that an object has reached the goal; None until then."""
 
     def look() -> str | None:
         rows = Found.of(stack, noun, chosen).rows

@@ -1,4 +1,4 @@
-"""Rows that change, told as they do."""
+"""Rows that change, printed as they do."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -52,7 +52,7 @@ def _tell(
     form: Form,
     titles: list[str],
 ) -> list[str]:
-    """Tell what happened, below ``titles`` or others: which columns a terminal has room for may change."""
+    """Print what happened, below ``titles`` or new ones: which columns a terminal has room for may change."""
     console = output()
     if form.is_for_people:
         width = console.width if console.is_terminal else None

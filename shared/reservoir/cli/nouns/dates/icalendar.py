@@ -18,7 +18,7 @@ _CONFIRMED: Final = (ACTIVE, CANCELLING, "scheduled", "unavailable")
 
 
 def icalendar(rows: Sequence[CalendarRow], now: datetime) -> str:
-    """Return the calendar; its lines end as the RFC says."""
+    """Return the calendar; its lines end as the RFC requires."""
     lines = [
         "BEGIN:VCALENDAR",
         "VERSION:2.0",
@@ -87,7 +87,7 @@ def _opened(
     yield f"DTSTART:{_instant(begins_at)}"
     if ends_at is not None and ends_at > begins_at:
         yield f"DTEND:{_instant(ends_at)}"
-    # whoever imports it is not busy for weeks
+    # the days do not mark their importer as busy for weeks
     yield "TRANSP:TRANSPARENT"
 
 
@@ -112,7 +112,7 @@ def _instant(at: datetime) -> str:
 
 
 def _text(text: str) -> str:
-    """Escape what has a meaning, and leave out what would do something to a terminal."""
+    """Escape characters that have a meaning, and leave out those that would control a terminal."""
     for sign in ("\\", ";", ","):
         text = text.replace(sign, f"\\{sign}")
     return "\\n".join(map(_printable, text.split("\n")))

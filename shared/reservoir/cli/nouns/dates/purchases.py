@@ -1,4 +1,4 @@
-"""What was bought, or was to be: by whom, for how much, and what became of it. Nothing of it is ever deleted."""
+"""Purchases, made or intended: the buyer, the amount and the outcome. None is ever deleted."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
