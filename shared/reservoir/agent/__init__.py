@@ -1,1 +1,1 @@
-"""The program that runs on a node: it learns what the node is for, runs it, and says what becomes of it."""
+"""The program that runs on a node: it reads what the node is for, runs it, and reports the results."""

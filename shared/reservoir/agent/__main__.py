@@ -29,7 +29,7 @@ STEP_S: Final = 1.0
 # that commands get to end when the agent is stopped; less than the unit's TimeoutStopSec
 STOP_S: Final = 100.0
 LAST_COPY_S: Final = 10.0  # that the last lines get after that
-BAD_CONFIGURATION: Final = 78  # EX_CONFIG: systemd is told not to start it again
+BAD_CONFIGURATION: Final = 78  # EX_CONFIG: systemd does not start it again
 
 
 def run() -> None:

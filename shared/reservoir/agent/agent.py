@@ -42,7 +42,7 @@ class Outside(Protocol):
         ...
 
     def interrupted_at_s(self) -> float | None:
-        """Return when EC2 ends the instance, if it has said so; raises UnreachableError."""
+        """Return when EC2 ends the instance, if EC2 has announced it; raises UnreachableError."""
         ...
 
 
@@ -64,7 +64,7 @@ class Work(Protocol):
         ...
 
     def ended(self) -> Iterable[tuple[ProcessId, int, str]]:
-        """Return what has ended since, with its status and the end of what it wrote."""
+        """Return the processes that have ended since, each with its status and the end of its output."""
         ...
 
     def ended_hooks(self) -> Iterable[str]:
@@ -179,7 +179,7 @@ class Agent:
             )
         except UnreachableError as error:
             log.warning(
-                "the address of this node cannot be read, it is told later: %s", error
+                "the address of this node cannot be read, it is reported later: %s", error
             )
 
     def _send(self, now_s: float) -> None:

@@ -162,7 +162,7 @@ class Instance:
         return found
 
     def interrupted_at_s(self) -> float | None:
-        """Return when EC2 ends the instance, if it has said so to the instance; no call leaves the machine."""
+        """Return when EC2 ends the instance, if EC2 has announced it to the instance; no call leaves the machine."""
         text = self._metadata.read("meta-data/spot/instance-action")
         if text is None:
             return None
@@ -197,7 +197,7 @@ class Instance:
             headers = {name: _text(value) for name, value in request.headers.items()}
             signed = urllib.request.Request(url, body, headers)  # noqa: S310 - https, or what a test says
             return _answer(signed)
-        # An answer may break off at any place, which is no OSError: also where it says what was wrong.
+        # An answer may break off at any place, which is no OSError: also in the text of an error.
         except (OSError, ValueError, HTTPException, BotoCoreError) as error:
             raise UnreachableError(f"{target}: {error}") from error
 

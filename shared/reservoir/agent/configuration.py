@@ -1,6 +1,6 @@
-"""The agent's file on a node: where its deployment is, and what is run for which workload.
+"""The agent's file on a node: its deployment, and the command of each workload.
 
-What is run is said here, by whoever made the node, and never by a message of demand.
+The node's owner sets the commands here; a message of demand never does.
 """
 
 import re
@@ -15,16 +15,16 @@ _LOG_GROUP: Final = re.compile("[A-Za-z0-9._/#-]{1,512}")
 
 
 class ConfigurationError(Exception):
-    """The file does not say what it must."""
+    """The file lacks something or has something wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What is run for workloads whose ``namespace/name`` fits a pattern; times in seconds.
+    """The command for workloads whose ``namespace/name`` fits a pattern; times in seconds.
 
     ``per_node``: once for all replicas on the node, as launchers of training want it, instead of once for each.
     ``checkpoint`` is run when the node must go, before anything is stopped. ``gang``: only when all nodes of the
-    workload are there, and told of each other. ``image``: in a container, with ``container_options`` for its engine.
+    workload are there, and know each other. ``image``: in a container, with ``container_options`` for its engine.
     """
 
     workload: str

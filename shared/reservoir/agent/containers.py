@@ -11,7 +11,7 @@ from typing import Final
 from reservoir.agent.configuration import Run
 from reservoir.agent.machine import ProcessId
 
-# of which the first that the node has is used
+# the first of these that the node has is used
 ENGINES: Final = ("docker", "podman", "nerdctl")
 
 
@@ -32,7 +32,7 @@ def container_name(process: ProcessId) -> str:
 def run_command(
     engine: str, process: ProcessId, run: Run, variables: Iterable[str]
 ) -> tuple[str, ...]:
-    """Return what runs a container in the foreground; the values of ``variables`` are those of our environment."""
+    """Return the command that runs a container; ``variables`` take their values from our environment."""
     passed = (f"--env={name}" for name in sorted(variables))
     return (
         *(engine, "run", "--rm", f"--name={container_name(process)}"),

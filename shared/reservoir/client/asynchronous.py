@@ -15,10 +15,10 @@ _END: Final = object()
 
 
 class AsyncClient:
-    """Every method is that of ``Client`` and waits without holding up the loop.
+    """Every method is as in ``Client`` and waits without holding up the loop.
 
     A call that is cancelled is given up by its task at once. The thread under it ends with its time-out, or, where the
-    call may wait for ever, with the reading of the queue that is under way.
+    call may wait for ever, with the current reading of the queue.
     """
 
     def __init__(self, client: Client) -> None:
@@ -93,7 +93,7 @@ class AsyncClient:
 
         def in_loop(notice: NodeDraining) -> None:
             if stop.is_set():
-                # nothing is released, and nobody waits for this thread any more
+                # nothing is released, and this thread is no longer waited for
                 raise asyncio.CancelledError
             under_way[:] = [asyncio.run_coroutine_threadsafe(handled(notice), loop)]
             under_way[0].result()

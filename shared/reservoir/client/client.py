@@ -1,4 +1,4 @@
-"""The client: what a workload system says to Reservoir, and what it hears."""
+"""The client: what a workload system sends to Reservoir, and what it receives."""
 
 import random
 import threading
@@ -34,7 +34,7 @@ ANSWERED_WITHIN_S: Final = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """What was sent. ``is_stored``: Reservoir has said so; otherwise nobody was asked."""
+    """A message that was sent. ``is_stored``: Reservoir has confirmed it; otherwise it was not asked."""
 
     key: str
     generation: int
@@ -90,21 +90,21 @@ class Client:
     def submit(
         self, workload: Mapping[str, Any], *, timeout_s: float = ANSWERED_WITHIN_S
     ) -> Submitted:
-        """Have a workload wanted as it is given: new, changed or once more; return when it is stored.
+        """Submit a workload: new, changed or once more; return when it is stored.
 
-        Without ``metadata.generation`` the generation follows from the content: what is stored already keeps its
-        number, anything else gets the next. A client without a subscription sends what has a generation, and returns.
+        Without ``metadata.generation`` the generation follows from the content: stored content keeps its number, other
+        content gets the next. A client without a subscription sends workloads with a generation, and returns.
 
         Raises
         ------
         ManifestError
             It is no workload; nothing was sent.
         GenerationConflictError
-            Somebody else wrote it meanwhile; the error says who.
+            Another sender wrote it meanwhile; the error says who.
         RejectedError
             Reservoir refuses it.
         UnansweredError
-            Nobody answered within ``timeout_s``.
+            No answer came within ``timeout_s``.
         """
         manifest = validated(WorkloadManifest, workload)
         key = f"{manifest.metadata.namespace}/{manifest.metadata.name}"
@@ -123,16 +123,16 @@ class Client:
         return Submitted(key, manifest.metadata.generation, is_stored=True)
 
     def withdraw(self, key: str, *, timeout_s: float = ANSWERED_WITHIN_S) -> None:
-        """Have a workload (``namespace/name``) not wanted any more, as it is stored now; return when this is so.
+        """Withdraw a workload (``namespace/name``) as it is stored now; return when this is done.
 
-        Its nodes get their notices. What nobody wants any more stays as it is.
+        Its nodes get their notices. A workload that is withdrawn already stays as it is.
 
         Raises
         ------
         GenerationConflictError
-            Somebody submitted it anew meanwhile; the error says who.
+            Another sender submitted it again meanwhile; the error says who.
         UnansweredError
-            Nobody answered within ``timeout_s``.
+            No answer came within ``timeout_s``.
         """
         heard = self._hearing("withdraw")
         until = self._monotonic() + timeout_s
@@ -154,14 +154,14 @@ class Client:
     def status(
         self, key: str, *, timeout_s: float = ANSWERED_WITHIN_S
     ) -> WorkloadDescribed:
-        """Ask what is known of a workload now: generation, who sent it, why replicas wait, nodes and their drains.
+        """Ask for the status of a workload: generation, sender, why replicas wait, nodes and their drains.
 
-        This is also what to do after a time in which facts may have been missed.
+        Also use this after a time in which facts may have been missed.
 
         Raises
         ------
         UnansweredError
-            Nobody answered within ``timeout_s``.
+            No answer came within ``timeout_s``.
         """
         return self._hearing("status").ask(key, self._monotonic() + timeout_s)
 
@@ -173,17 +173,17 @@ class Client:
         timeout_s: float | None = None,
         stop: threading.Event | None = None,
     ) -> WorkloadDescribed:
-        """Wait until every replica of a workload has a place (``launched``: on an instance); return what is known then.
+        """Wait until every replica of a workload has a place (``launched``: on an instance); return its status then.
 
-        What is handed over has an instance only once those that it follows have left theirs.
-        It does not rely on facts: they make it look sooner, and it looks anyway, ever more seldom.
+        A replica that is handed over has an instance only once the replica that it follows has left its own. The method
+        does not rely on facts: they make it ask sooner, and it asks anyway, ever more seldom.
 
         Raises
         ------
         UnansweredError
             Not within ``timeout_s`` (None: wait for ever), or not before ``stop``; the error says why replicas wait.
         WithdrawnError
-            Nobody wants the workload.
+            The workload is not wanted.
         """
         heard = self._hearing("wait_placed")
         until = float("inf") if timeout_s is None else self._monotonic() + timeout_s
@@ -219,8 +219,8 @@ class Client:
     ) -> Generator[Fact, None, None]:
         """Yield the facts of the subscription, repeats left out; end when none comes for ``idle_s`` (None: never).
 
-        Once ``stop`` is set, it ends when the reading that is under way does, in 20 s at most. A fact counts as dealt
-        with when the next one is asked for: what was in hand when a process died comes again.
+        Once ``stop`` is set, it ends with the current reading, in 20 s at most. A fact counts as handled when the next
+        one is asked for: the fact that a process had when it died comes again.
         """
         listener = self._hearing("events").listener
         with listener.stream(lambda _: True, takes=True, stop=stop) as stream:
@@ -237,9 +237,9 @@ class Client:
     ) -> None:
         """Call ``handle`` once for each drain of ``whose``; when it returns, those replicas are released.
 
-        ``whose`` names namespaces, or single workloads (``namespace/name``). The latter are asked for first, so that
-        drains of which the notice was missed are handled too. If ``handle`` raises, nothing is released, and the drain
-        is handled again by the next call, in whichever process. The call returns when no notice comes for ``idle_s``
+        ``whose`` names namespaces, or single workloads (``namespace/name``). The status of the latter is read first, so
+        that drains whose notice was missed are handled too. If ``handle`` raises, nothing is released, and the drain is
+        handled again by the next call, in whichever process. The call returns when no notice comes for ``idle_s``
         (None: never), or as ``events`` does once ``stop`` is set.
         """
         heard = self._hearing("on_draining")
@@ -271,9 +271,9 @@ class Client:
 
 
 def _is_placed(known: WorkloadDescribed, *, launched: bool) -> bool:
-    """Whether every replica that has not finished has its place, and the nodes that were told are all of them.
+    """Whether every replica that has not finished has its place, and the status lists all of its nodes.
 
-    With ``launched``, one that must not start before another has left its node has none yet.
+    With ``launched``, a replica that must not start before another has left its node has no place yet.
     """
     counted = [
         node for node in known.nodes if not (launched and node.state in AWAITING_LAUNCH)

@@ -40,9 +40,9 @@ class Conversation:
     def ask(
         self, key: str, until: float, manifest: WorkloadManifest | None = None
     ) -> WorkloadDescribed:
-        """Return what is known of a workload, and whether it is stored as ``manifest`` has it.
+        """Return the status of a workload, and whether it is stored as in ``manifest``.
 
-        Raises UnansweredError, or RejectedError for who may not know.
+        Raises UnansweredError, or RejectedError for a sender who may not read it.
         """
         asked: set[str] = set()
         sent: set[str] = set()
@@ -94,7 +94,7 @@ class Conversation:
     def _put_together(
         self, stream: Stream, sent: set[str], timeout_s: float
     ) -> WorkloadDescribed | None:
-        """Return the first answer of which all parts are there; None when the time is up before."""
+        """Return the first answer whose parts are all there; None when the time is up before."""
         until = self.monotonic() + timeout_s
         parts: dict[str, dict[int, WorkloadDescribed]] = {}
         while (fact := self.listener.next(stream, until - self.monotonic())) is not None:
@@ -136,7 +136,7 @@ class Conversation:
         said: WorkloadIgnored | WorkloadRejected | None,
         until: float,
     ) -> bool:
-        """Look whether the workload is stored as it was sent; what was said of it may be lost."""
+        """Look whether the workload is stored as it was sent; the event about it may be lost."""
         if isinstance(said, WorkloadRejected):
             if any(problem.rule == _GENERATION_TAKEN for problem in said.problems):
                 raise GenerationConflictError(
@@ -154,7 +154,7 @@ class Conversation:
 def stored(known: WorkloadDescribed, manifest: WorkloadManifest) -> StoredGeneration | None:
     """Return what is stored, by an answer to a question with ``manifest``.
 
-    What the deployment says of equality counts. A release before says nothing of it, and is believed by its digest.
+    The deployment decides about equality. An earlier release does not answer that; then digests are compared.
     """
     generation = known.workload.generation
     if generation is None:
@@ -168,7 +168,7 @@ def stored(known: WorkloadDescribed, manifest: WorkloadManifest) -> StoredGenera
 def conflict(
     key: str, generation: int, known: WorkloadDescribed
 ) -> GenerationConflictError:
-    """Say that somebody else wrote, and who."""
+    """Return the error that another sender wrote the workload, with that sender."""
     what = "withdrawn" if known.withdrawn else "sent"
     by = "" if known.sent_by is None else f" by {known.sent_by}"
     at = (

@@ -19,15 +19,15 @@ class NotSubscribedError(ClientError):
 
 
 class UnansweredError(ClientError):
-    """Nobody answered in time. What was sent may still come about; sending it again changes nothing twice."""
+    """No answer came in time. The message may still be applied; sending it again changes nothing twice."""
 
 
 class GenerationConflictError(ClientError):
-    """Somebody else has written the workload: nothing of ours is stored. Read it (``status``) and decide again."""
+    """Another sender has written the workload: nothing of ours is stored. Read it (``status``) and decide again."""
 
 
 class RejectedError(ClientError):
-    """What was sent cannot be; it changed nothing."""
+    """The message cannot be applied; it changed nothing."""
 
     def __init__(self, key: str, problems: Sequence[RejectedProblem]) -> None:
         told = "; ".join(f"{problem.path}: {problem.message}" for problem in problems)
@@ -36,7 +36,7 @@ class RejectedError(ClientError):
 
 
 class WithdrawnError(ClientError):
-    """The workload that is waited for was withdrawn, or nobody has sent it."""
+    """The workload was withdrawn while it was waited for, or was never sent."""
 
 
 class SubscriptionError(ClientError):

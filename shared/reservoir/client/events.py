@@ -1,4 +1,4 @@
-"""What a subscription delivers: the facts that name workloads, and what is in them.
+"""What a subscription delivers: the facts that name workloads, with their parts.
 
 With ``messages`` all that a program on the client imports of Reservoir beside ``reservoir.client`` itself; in an
 installed wheel there is nothing else of that name.

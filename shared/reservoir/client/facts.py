@@ -23,7 +23,7 @@ from reservoir.manifests.events import (
 from reservoir.names import EVENT_SOURCE
 
 _MODELS: Final[Mapping[str, type[Event]]] = {model.detail_type: model for model in EVENTS}
-# These answer somebody's message; whoever did not ask has no use for them.
+# Answers to a message: only their sender has a use for them.
 ANSWERS: Final = (WorkloadAccepted, WorkloadDescribed, WorkloadIgnored, WorkloadRejected)
 
 
@@ -37,7 +37,7 @@ class Fact:
 
     @property
     def identity(self) -> str:
-        """What tells repeats apart: the drain or the claim that it is about, where there is one, else the id."""
+        """The key that identifies repeats: the drain or the claim that it is about, where there is one, else the id."""
         event = self.event
         if isinstance(event, NodeDraining):
             # A notice is repeated under its drain's id; one that names more workloads is news to those.
@@ -60,7 +60,7 @@ class Fact:
 
 
 def parse_fact(body: str) -> Fact | None:
-    """Read a message of the queue; None for what is no fact that this release knows: others may write to a bus too."""
+    """Read a message of the queue; None for one that is no fact of this release: others may write to a bus too."""
     try:
         envelope: Any = json.loads(body)
         model = (

@@ -1,8 +1,8 @@
-"""One reader of a subscription's queue for everybody in the process who waits for a fact.
+"""One reader of a subscription's queue for all threads of the process that wait for a fact.
 
-A fact that several wait for is handed to each. Its message is deleted when all who take it are done with it, so that
-what a process had in hand when it died is delivered again. A fact that nobody takes yet (a notice that comes before
-anybody asks for notices) is kept, and its message too.
+A fact that several wait for is handed to each. Its message is deleted when all of them are done with it, so that facts
+that a process had when it died are delivered again. A fact that no thread takes yet (a notice that comes before notices
+are asked for) is kept, and its message too.
 """
 
 import contextlib
@@ -18,9 +18,9 @@ from reservoir.client.transport import LONG_POLL_S, Delivery, Inbox
 
 # identities of facts that were dealt with; repeats come soon or not at all
 _REMEMBERED: Final = 20_000
-# facts that nobody takes yet; the oldest go first, and SQS delivers them again
+# facts that no thread takes yet; the oldest are dropped first, and SQS delivers them again
 _KEPT: Final = 5_000
-# how soon somebody else reads on when the one who read has what it wanted
+# how soon another thread reads on when the reading one has what it wanted
 _TURN_S: Final = 1.0
 
 Wants = Callable[[Fact], bool]
@@ -46,7 +46,7 @@ class Stream:
 
 @dataclass(eq=False)
 class _Held:
-    """A fact whose message is not deleted yet, and who has it in hand."""
+    """A fact whose message is not deleted yet, and the threads that have it."""
 
     fact: Fact
     receipts: dict[str, str]  # by message id, because a repeat is a message of its own
@@ -69,7 +69,7 @@ class Listener:
     def stream(
         self, wants: Wants, *, takes: bool, stop: threading.Event | None = None
     ) -> Iterator[Stream]:
-        """Take part from now on, beginning with what was kept; what is in hand at the end is delivered again."""
+        """Take part from now on, beginning with the kept facts; facts that are not done with are delivered again."""
         opened = Stream(wants, takes, stop)
         with self._changed:
             self._streams.append(opened)
@@ -115,7 +115,7 @@ class Listener:
                 self._changed.wait(min(left_s, _TURN_S))
             return
         try:
-            # A part of a second is asked for as one, so that nobody spins.
+            # A fraction of a second counts as a whole one, so that no thread spins.
             deliveries = self._inbox.receive(max(1, int(min(left_s, LONG_POLL_S))))
             with self._changed:
                 receipts = list(chain.from_iterable(map(self._take_in, deliveries)))
@@ -126,7 +126,7 @@ class Listener:
             self._reading.release()
 
     def _take_in(self, delivery: Delivery) -> list[str]:
-        """Hand a message to whom it concerns; return the receipts of what is to be deleted."""
+        """Hand a message to the threads that it concerns; return the receipts of messages to delete."""
         fact = parse_fact(delivery.body)
         if fact is None or fact.identity in self._done:
             return [delivery.receipt]

@@ -1,4 +1,4 @@
-"""What is said to the demand queue, for programs that put it there themselves, such as a function without a client."""
+"""Messages for the demand queue, for programs that send them themselves, such as a function without a client."""
 
 from reservoir.manifests.kinds.workload import WorkloadManifest
 from reservoir.manifests.outgoing import describe, release, submit, withdraw

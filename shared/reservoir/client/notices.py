@@ -1,4 +1,4 @@
-"""Notices of drains: what is ours in one, those that a status tells, and which were handled."""
+"""Notices of drains: the part for our workloads, those in a status, and which were handled."""
 
 from collections import OrderedDict
 from collections.abc import Collection, Iterator
@@ -26,7 +26,7 @@ def ours(notice: NodeDraining, whose: Collection[str]) -> NodeDraining:
 
 
 def drains_of(known: WorkloadDescribed) -> Iterator[NodeDraining]:
-    """Yield the notices that somebody who heard nothing has missed."""
+    """Yield the notices in a status, for a client that may have missed them."""
     for node in known.nodes:
         drain = node.drain
         if drain is None or not drain.awaiting:
@@ -55,7 +55,7 @@ class Handled:
         self._known: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     def news(self, notice: NodeDraining) -> NodeDraining:
-        """Leave in a notice what was not handled: one that is repeated may name more workloads than before."""
+        """Return the part of a notice that was not handled: a repeated one may name more workloads than before."""
         unknown = [
             it
             for it in notice.workloads

@@ -13,7 +13,7 @@ from reservoir.client.transport import LONG_POLL_S, MakeClient, default_clients
 from reservoir.names import EVENT_SOURCE
 
 NAME_PREFIX: Final = "reservoir-"
-# what nobody has read for a day is asked for (``status``), not caught up with
+# facts that were not read for a day are not delivered late: ask for the ``status``
 RETENTION_S: Final = 24 * 3600
 HIDDEN_S: Final = 120
 _TARGET_ID: Final = "queue"
@@ -117,7 +117,7 @@ def _pattern(namespaces: Collection[str]) -> str:
 
 
 def _policy(queue_arn: str, rule_arn: str) -> str:
-    """Return the queue's policy: this rule may send, and nobody may without TLS."""
+    """Return the queue's policy: this rule may send, and no one may without TLS."""
     allow = {
         "Sid": "TheRule",
         "Effect": "Allow",

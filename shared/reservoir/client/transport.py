@@ -41,7 +41,7 @@ class Inbox(Protocol):
     """The subscription's queue."""
 
     def receive(self, wait_s: int) -> Sequence[Delivery]:
-        """Return what is there, or what comes within ``wait_s``."""
+        """Return the messages in the queue, or those that come within ``wait_s``."""
         ...
 
     def delete(self, receipts: Sequence[str]) -> None:

@@ -12,7 +12,8 @@ from reservoir.names import Table, output_name
 Clients = Callable[[str], Any]  # a boto3 client for a service's name
 
 SPOT_ROLE: Final = "AWSServiceRoleForEC2Spot"
-# A change set that was never executed, and a first create that failed: nothing of it works, and the CDK makes it anew.
+# A change set that was never executed, or a first create that failed: nothing of it works, and the CDK creates it
+# again.
 _NEVER_CREATED: Final = frozenset(
     {"REVIEW_IN_PROGRESS", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED"}
 )
@@ -33,7 +34,7 @@ class FoundStack:
 
     @property
     def deployment(self) -> str | None:
-        """The deployment that it says it is; None before the first deployment with a settings file."""
+        """The name of its deployment; None before the first deployment with a settings file."""
         return self.outputs.get(names.DEPLOYMENT_NAME_OUTPUT)
 
 

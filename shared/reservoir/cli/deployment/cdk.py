@@ -16,7 +16,7 @@ _CDK: Final = ROOT / "node_modules" / "aws-cdk" / "bin" / "cdk"
 
 
 class CdkError(Exception):
-    """The CDK's command line failed; it has said why."""
+    """The CDK's command line failed; it has printed the reason."""
 
 
 class Cdk(Protocol):
@@ -34,7 +34,7 @@ class Cdk(Protocol):
 
 
 def bootstrap_arguments(settings: DeploymentSettings) -> list[str]:
-    """Return what `cdk bootstrap` must be told so that its roles and bucket keep the account's rules, too."""
+    """Return the arguments of `cdk bootstrap` that make its roles and bucket follow the account's rules, too."""
     arguments = []
     if settings.bootstrap_qualifier is not None:
         qualifier = settings.bootstrap_qualifier

@@ -27,7 +27,7 @@ from reservoir.usecases.policy.resolve_principals import ResolvePrincipals
 
 
 def deployed(clients: Clients, stack: FoundStack) -> Deployed:
-    """Return the stores that tell what becomes of a stack's policy."""
+    """Return the stores that show what happens to a stack's policy."""
     policy = DynamoDbPolicyStore(
         clients("dynamodb"), stack.tables[Table.POLICY], SystemClock()
     )
@@ -79,7 +79,8 @@ def fleet(clients: Clients, stack: FoundStack) -> Fleet:
 
     def withdraw(message: WithdrawMessage) -> bool:
         try:
-            # Not over the queue: a Team would refuse whoever is none of its principals, and the deployment goes.
+            # Not over the queue: a Team would refuse a sender who is none of its principals, and the deployment is
+            # being removed.
             answer = intake.apply(message, DemandRules(), by)
         except ConflictError:
             return False

@@ -1,4 +1,4 @@
-"""As whom an account is looked at before a deployment: as the caller, or in roles of the CDK that the caller takes."""
+"""Whose credentials read an account before a deployment: the caller's, or those of the CDK's roles."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -14,7 +14,7 @@ _STACK_ROLE: Final = "deploy-role"
 _READING_ROLE: Final = "lookup-role"
 _SESSION: Final = "reservoir-deployment"
 
-# A client of a service in a region, the environment's where none is said; the second with credentials that STS gave.
+# Returns a client of a service in a region, by default the environment's; the second with credentials from STS.
 RegionalClients = Callable[..., Any]
 ClientWith = Callable[[Mapping[str, str], str, str | None], Any]
 
@@ -29,7 +29,7 @@ def clients_of_deployer(
 ) -> RegionalClients:
     """Return the caller's own clients, or those of the CDK's roles where the caller may not see stacks or tables.
 
-    A pipeline often may do nothing but take these roles. Who they are is always asked as the caller.
+    A pipeline often may do nothing but take these roles. The identity is always that of the caller.
     """
     if _may_look(own):
         return own

@@ -1,4 +1,4 @@
-"""``make destroy``: nothing that runs is left to run on without anybody who would end it."""
+"""``make destroy``: no instance goes on running when nothing is left that would end it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ _DELETE_MAX: Final = 1000  # objects in one call to S3
 
 
 class DestroyRefusedError(Exception):
-    """Something stands against it; nothing was deleted."""
+    """A condition for deleting is not met; nothing was deleted."""
 
 
 class OwnedInstances(Protocol):
@@ -44,7 +44,7 @@ class OwnedInstances(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """What a stack runs, and how its workloads are told to leave."""
+    """The instances of a stack, and how their workloads are notified."""
 
     instances: OwnedInstances
     templates: LaunchTemplateStore
@@ -66,7 +66,7 @@ class Destroy:
     sleep: Callable[[float], None]  # seconds
 
     def check(self, *, drain: bool) -> FoundStack:
-        """Return the stack when nothing stands against deleting it.
+        """Return the stack when it may be deleted.
 
         Raises
         ------
@@ -138,7 +138,7 @@ class Destroy:
                 self.report(f"  {table_field(table)}: {stack.outputs[output_name(table)]}")
 
     def _drain(self, fleet: Fleet) -> None:
-        """Withdraw every workload, also those that arrive meanwhile, until nothing runs: nodes go with notice."""
+        """Withdraw every workload, also those that arrive meanwhile, until nothing runs: nodes end with notice."""
         before: int | None = None
         looks = 0
         while True:
@@ -165,7 +165,7 @@ class Destroy:
 
 
 def _stuck(live: Sequence[NodeClaim], count: int) -> str:
-    """Say which nodes do not go, and until when those that drain have."""
+    """Return which nodes do not end, and the deadlines of those that drain."""
     known = [
         f"{claim.instance_id} ({claim.state.value}"
         + (

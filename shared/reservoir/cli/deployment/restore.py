@@ -1,4 +1,4 @@
-"""New tables that are fit to be adopted: restored ones, of which the ledger is recounted, or empty ones."""
+"""New tables that can be adopted: restored ones, whose ledger is counted again, or empty ones."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ class RestoreError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """Makes tables of one deployment anew."""
+    """Makes new tables for a deployment."""
 
     account: Account
     report: Report
@@ -94,7 +94,7 @@ class Restore:
         return self.account.clients("dynamodb")
 
     def _instant(self, standing: Iterable[str], at: datetime | None) -> datetime | None:
-        """Return the instant to go back to, ``at`` or else the latest of all; None when there is no table."""
+        """Return the instant to restore, ``at`` or else the latest of all; None when there is no table."""
         windows: dict[str, tuple[datetime, datetime]] = {}
         for name in standing:
             backups = self._dynamodb.describe_continuous_backups(TableName=name)[
@@ -153,9 +153,9 @@ class Restore:
         )
 
     def _recount(self, reservations: str, node_claims: str) -> None:
-        """Let each reservation's counter be the leases that its claims hold: tables are restored one by one.
+        """Set each reservation's counter to the leases that its claims hold: tables are restored one by one.
 
-        Nobody uses these tables yet, so the rows are read and written without conditions.
+        These tables are not in use yet, so the rows are read and written without conditions.
         """
         leased = Counter(
             row[names.LEASE_KEY]["S"]

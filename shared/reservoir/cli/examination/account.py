@@ -11,7 +11,7 @@ from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.scheduling_terms import labels
 from reservoir.usecases.policy.policy_objects import policy_of
 
-# Of this clock and AWS's. Signatures are refused beyond five minutes, and deadlines are told a minute wrong here.
+# Of this clock and AWS's. Signatures are refused beyond five minutes, and deadlines are shown a minute wrong here.
 _SKEW_MAX: Final = timedelta(minutes=1)
 _SPOT_ROLE: Final = "AWSServiceRoleForEC2Spot"
 # executions at once that a busy stack needs; new accounts have ten for everything
@@ -30,12 +30,12 @@ def concurrency(stack: Connection) -> Iterator[Finding]:
 
 
 def trail(stack: Connection) -> Iterator[Finding]:
-    """Whether a trail tells EventBridge of calls that change reservations."""
+    """Whether a trail reports calls that change reservations to EventBridge."""
     yield from trail_of(stack.client("cloudtrail"))
 
 
 def trail_of(client: Any) -> Iterator[Finding]:
-    """Say if no trail of the account tells EventBridge of calls that change reservations."""
+    """Return a finding if no trail of the account reports calls that change reservations to EventBridge."""
     trails = client.describe_trails()["trailList"]
     if not any(_logs_here(client, each) for each in trails):
         message = "no trail logs management calls here: what somebody changes in a reservation is seen a minute later"
@@ -44,7 +44,7 @@ def trail_of(client: Any) -> Iterator[Finding]:
 
 
 def _logs_here(client: Any, trail: dict[str, Any]) -> bool:
-    """Whether a trail logs calls that write; what is listed here logs this region."""
+    """Whether a trail logs calls that write; a trail in this list logs this region."""
     if not client.get_trail_status(Name=trail["TrailARN"])["IsLogging"]:
         return False
     chosen = client.get_event_selectors(TrailName=trail["TrailARN"])

@@ -1,4 +1,4 @@
-"""What is looked at in an account before anything is deployed into it. Everything here only reads."""
+"""Checks of an account before anything is deployed into it. All of them only read."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -36,7 +36,7 @@ def region(place: Place) -> Iterator[Finding]:
 
 
 def concurrency(place: Place) -> Iterator[Finding]:
-    """Whether Lambda has room for the functions, and for what is to be kept for them."""
+    """Whether Lambda has room for the functions, and for the concurrency that is to be reserved for them."""
     limits = place.clients("lambda").get_account_settings()["AccountLimit"]
     free = limits["UnreservedConcurrentExecutions"]
     advice = "ask Service Quotas for more concurrent executions of Lambda (L-B99A9384)"
@@ -165,7 +165,7 @@ def alarm_topic(place: Place) -> Iterator[Finding]:
 
 
 def _may_be_told(policy: str | None) -> bool:
-    """Whether a statement lets somebody publish whom CloudWatch's alarms can be; conditions are not looked at."""
+    """Whether a statement lets a principal publish that CloudWatch's alarms can be; conditions are not checked."""
     if policy is None:
         return True  # the service's own
     for statement in json.loads(policy)["Statement"]:
@@ -226,7 +226,10 @@ CHECKS: Final[Mapping[str, Callable[[Place], Iterator[Finding]]]] = {
 
 
 def look(place: Place, refusals: tuple[type[Exception], ...]) -> list[Finding]:
-    """Return what all checks find, the worst first. A check that meets one of ``refusals`` is skipped, and says so."""
+    """Return the findings of all checks, the worst first.
+
+    A check that meets one of ``refusals`` is skipped, and says so.
+    """
     found: list[Finding] = []
     for name, check in CHECKS.items():
         try:

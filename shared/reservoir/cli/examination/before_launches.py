@@ -1,4 +1,4 @@
-"""What would stop a stack that stands from working or launching."""
+"""What would stop an existing stack from working or launching."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -135,12 +135,12 @@ def _selects(
 
 
 def trail(place: Place) -> Iterator[Finding]:
-    """Whether a trail tells EventBridge of calls that change reservations."""
+    """Whether a trail reports calls that change reservations to EventBridge."""
     yield from trail_of(place.clients("cloudtrail"))
 
 
 def _policy(place: Place) -> tuple[list[NodePool], list[NodeClass]]:
-    """Return the pools and classes that are deployed with the stack; what is wrong with them `validate` says."""
+    """Return the pools and classes that are deployed with the stack; `validate` reports what is wrong with them."""
     folder = place.deployment.manifests
     if folder is None:
         return [], []

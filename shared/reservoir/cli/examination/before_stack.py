@@ -15,9 +15,9 @@ _CDK_ROLES: Final = ("deploy-role", "file-publishing-role")
 _ROLES: Final = 25
 _POLICIES: Final = 25
 _RULES: Final = 40
-_RULES_MAX: Final = 300  # of a bus, unless somebody asked for more
+_RULES_MAX: Final = 300  # of a bus, unless a higher quota was granted
 _CODE_BYTES: Final = 250 * 1024 * 1024
-# What CloudFormation updates again: the others are busy, or wait for somebody.
+# States from which CloudFormation updates again: in the others it is busy, or waits for a person.
 _AT_REST: Final = frozenset(
     {
         "CREATE_COMPLETE",

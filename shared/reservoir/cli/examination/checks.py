@@ -31,7 +31,10 @@ CHECKS: Final[Mapping[str, Check]] = {
 
 
 def examine(stack: Connection, refusals: tuple[type[Exception], ...]) -> list[Finding]:
-    """Return what all checks find, the worst first. A check that meets one of ``refusals`` is skipped, and says so."""
+    """Return the findings of all checks, the worst first.
+
+    A check that meets one of ``refusals`` is skipped, and says so.
+    """
     found: list[Finding] = []
     for name, check in CHECKS.items():
         try:

@@ -1,4 +1,4 @@
-"""Whether the key of what is to be stored can be used, by the account and by AWS's own services."""
+"""Whether the key for stored data can be used, by the account and by AWS's own services."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +15,7 @@ _TO_LOG: Final = ("kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:Generate
 
 
 def encryption_key(place: Place) -> Iterator[Finding]:
-    """Whether the key is there and enabled, and its policy lets in who needs it; conditions are not looked at."""
+    """Whether the key exists and is enabled, and its policy lets all users of it in; conditions are not checked."""
     key = place.deployment.settings.encryption_key
     if key is None:
         return

@@ -195,7 +195,7 @@ def starts(stack: Connection) -> Iterator[Finding]:
 
 
 def alarms(stack: Connection) -> Iterator[Finding]:
-    """Which alarms have gone off, and which tell nobody."""
+    """Which alarms are in alarm, and which notify no one."""
     pages = (
         stack.client("cloudwatch")
         .get_paginator("describe_alarms")

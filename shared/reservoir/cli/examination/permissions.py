@@ -1,7 +1,7 @@
-"""Whether the functions' roles may still do what everything depends on, as IAM itself simulates it.
+"""Whether the functions' roles still have the permissions that everything depends on, as IAM itself simulates it.
 
-Their policies are the stack's; what takes permissions away lies outside: a permissions boundary, a policy of the
-organization, somebody's edit.
+Their policies are the stack's. Permissions are taken away from outside: by a permissions boundary, a policy of the
+organization, or a manual change.
 """
 
 from collections.abc import Iterator, Mapping

@@ -14,9 +14,9 @@ OF_AWS: Final = "alias/aws/"  # keys of a service's own
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The account, with the deployer's credentials, and what is to be deployed.
+    """The account, with the deployer's credentials, and the deployment that is planned.
 
-    ``prices`` makes a client of the price list in a region; ``is_served`` says whether a region has a service.
+    ``prices`` makes a client of the price list in a region; ``is_served``: whether a region has a service.
     """
 
     deployment: Deployment

@@ -1,4 +1,4 @@
-"""The dead-letter queues of a deployment: what was given up, looked at, sent again or thrown away."""
+"""The dead-letter queues of a deployment: their messages are shown, sent again or deleted."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -8,7 +8,8 @@ from typing import Any, Final
 from reservoir.names import Queue, dead_letters_output, output_name
 
 UNDELIVERED: Final = "undelivered"
-# Reports are believed of whoever sends them, so that nobody can send another's; reactions come from EventBridge alone.
+# The sender of a report counts, so a report of another sender cannot be sent again; reactions come from EventBridge
+# alone.
 SENT_AGAIN: Final = (Queue.DEMAND, Queue.PLANNING, Queue.LAUNCHES, Queue.HISTORY)
 _BATCH: Final = 10  # of one ReceiveMessage
 # while it is moved; a letter that was only looked at shows again after so long, too
@@ -18,7 +19,7 @@ _CUT: Final = "Truncated"
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A message that was given up. ``reason`` is what is known of why; a letter that ``is_cut`` lacks its end."""
+    """A message that was given up. ``reason`` is the known reason; a letter that ``is_cut`` lacks its end."""
 
     id: str
     sent_at: datetime
@@ -39,7 +40,7 @@ class DeadLetterQueue:
     source_url: str | None
 
     def count(self) -> int:
-        """Return about how many letters there are, those that somebody looks at included."""
+        """Return about how many letters there are, including those that are being read."""
         names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
         found = self.client.get_queue_attributes(QueueUrl=self.url, AttributeNames=names)[
             "Attributes"
@@ -65,7 +66,7 @@ class DeadLetterQueue:
             yield from map(_letter, messages)
 
     def send_again(self, letter: Letter) -> None:
-        """Send a letter to where it came from, then take it away: whoever dies in between leaves it twice, not lost."""
+        """Send a letter to its first queue, then delete it: a process that dies in between leaves it twice."""
         order = {}
         if letter.group is not None:
             order = {

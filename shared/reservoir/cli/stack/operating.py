@@ -1,4 +1,4 @@
-"""Requests of operators: signed by whoever runs the command, handed to the function that carries them out."""
+"""Requests of operators: signed by the caller, handed to the function that carries them out."""
 
 import json
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
-"""Messages of the demand queue as the command line decides on them; the generation follows from what is stored.
+"""Messages of the demand queue as the command line decides on them; the generation follows from the stored workload.
 
 The rule: content that is stored already is not sent again. Other content, and a workload that was withdrawn, gets the
 generation after the stored one, or the manifest's own if that is higher. A withdraw carries the stored generation. So
-the same command twice is one change, and of two people who change a workload at the same moment one is told.
+the same command twice is one change, and of two people who change a workload at the same moment one gets an error.
 """
 
 import json
@@ -21,7 +21,7 @@ from reservoir.ports.state import WorkloadRecord
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A message about a workload. ``body`` None: what it asks for is stored already, under ``generation``."""
+    """A message about a workload. ``body`` None: the wanted state is stored already, under ``generation``."""
 
     key: str
     generation: int
@@ -29,7 +29,7 @@ class Outgoing:
 
 
 def submit(manifest: WorkloadManifest, record: WorkloadRecord | None) -> Outgoing:
-    """Return the submit of a manifest; ``record`` is what is stored of the workload."""
+    """Return the submit of a manifest; ``record`` is the stored workload."""
     wanted = manifest.to_core()
     generation = next_generation(_stored(record), wanted)
     if record is not None and generation == record.generation:
@@ -51,14 +51,14 @@ def withdraw(record: WorkloadRecord) -> Outgoing:
 
 
 def release(key: str, node_claim: str, replicas: int | None) -> str:
-    """Return the body that says that replicas (None: all) of a workload have left a node."""
+    """Return the body that reports that replicas (None: all) of a workload have left a node."""
     return json.dumps(outgoing.release(key, node_claim, replicas))
 
 
 def is_stored(
     manifest: WorkloadManifest, generation: int, record: WorkloadRecord | None
 ) -> bool | None:
-    """Whether a submit of this generation has become what is wanted; None while it has not been worked off."""
+    """Whether a submit of this generation has become the wanted one; None while it has not been processed."""
     return has_become(_stored(record), manifest.to_core(), generation)
 
 

@@ -72,7 +72,7 @@ def choose(options: Options, folder: Path) -> Target:
 
 
 def _reach(context: contexts.Context, options: Options) -> None:
-    """Use a context's profile, region and endpoint from now on, but for those that the command line chose."""
+    """Use a context's profile, region and endpoint from now on, except for those that the command line chose."""
     choose_aws(
         os.environ,
         profile=context.profile if options.profile is None else None,
