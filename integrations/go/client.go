@@ -640,7 +640,7 @@ func conflict(key string, generation int64, known *WorkloadDescribed) error {
 }
 
 func unanswered(key string) error {
-	return fmt.Errorf("%w: nobody answered about %s in time: is the subscription of its namespace?", ErrUnanswered, key)
+	return fmt.Errorf("%w: no answer came about %s in time: is the subscription of its namespace?", ErrUnanswered, key)
 }
 
 func notSubscribed(call string) error {

@@ -75,7 +75,7 @@ type LabelSelectorRequirement struct {
 	Values   []string              `json:"values,omitempty"`
 }
 
-// A question: what is known of the workload? `Workload Described` answers on the bus;
+// A question about what is known of the workload. `Workload Described` answers on the bus;
 // nothing changes.
 type DescribeMessage struct {
 	Action DescribeMessageAction `json:"action"`
@@ -86,7 +86,7 @@ type DescribeMessage struct {
 	Workload      WorkloadInQuestion `json:"workload"`
 }
 
-// Names a workload. With a `spec`, the answer says whether that is what is stored.
+// Names a workload. With a `spec`, the answer says whether that spec is the stored one.
 type WorkloadInQuestion struct {
 	APIVersion *APIVersion      `json:"apiVersion,omitempty"`
 	Kind       *Kind            `json:"kind,omitempty"`
@@ -204,11 +204,12 @@ type NodeLaunched struct {
 	Workloads []PlacedWorkload `json:"workloads"`
 }
 
-// EC2 moved a node that ran on demand into a reserved unit, without a restart: what is on
-// it runs on.
+// EC2 moved a node that ran on demand into a reserved unit, without a restart: its replicas
+// run on.
 //
-// `Node Capacity Type Changed` tells of the same node. One that moves in again later is
-// told again.
+// `Node Capacity Type Changed` is published about the same node. A node that moves in again
+// later is published
+// again.
 type NodeMovedIntoReservation struct {
 	// The node as it is now, in its reservation.
 	Node NodeDetail `json:"node"`
@@ -318,7 +319,7 @@ type WorkloadReference struct {
 type ReplicaFailed struct {
 	// A negative one is the signal that ended it.
 	ExitCode int64 `json:"exitCode"`
-	// It has failed so often in a row that somebody should look.
+	// It has failed so often in a row that a person should look.
 	IsCrashLoop bool `json:"isCrashLoop"`
 	// The end of what it wrote; anybody's text, without control characters.
 	LogTail string `json:"logTail"`
@@ -360,7 +361,7 @@ type ReplicaFinished struct {
 	Workload WorkloadRef `json:"workload"`
 }
 
-// Replicas run on a node, as far as their own command says.
+// Replicas run on a node, by their own command's report.
 type ReplicaReady struct {
 	Node NodeDetail `json:"node"`
 	// How many have run on the node in all, those that have finished included.
@@ -510,7 +511,7 @@ type WithdrawMessage struct {
 	Workload      WorkloadReference `json:"workload"`
 }
 
-// A message was applied: the generation that it brought is what is wanted now, or the
+// A message was applied: the generation that it brought is wanted from now on, or the
 // replicas have left.
 type WorkloadAccepted struct {
 	// `submit`, `update`, `withdraw` or `release`.

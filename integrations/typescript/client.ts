@@ -384,7 +384,7 @@ function isUnchanged(said: Fact | undefined): boolean {
 }
 
 function unanswered(key: string): UnansweredError {
-  return new UnansweredError(`nobody answered about ${key} in time: is the subscription of its namespace?`);
+  return new UnansweredError(`no answer came about ${key} in time: is the subscription of its namespace?`);
 }
 
 /** The demand queue. A lost answer has a message sent twice; each is applied once by its generation. */

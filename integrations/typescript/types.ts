@@ -492,7 +492,7 @@ export interface ReleaseMessage {
   workload: WorkloadReference;
 }
 /**
- * Names a workload. With a `spec`, the answer says whether that is what is stored.
+ * Names a workload. With a `spec`, the answer says whether that spec is the stored one.
  */
 export interface WorkloadInQuestion {
   apiVersion?: "reservoir/v1";
@@ -512,7 +512,7 @@ export interface WorkloadInQuestion {
   };
 }
 /**
- * A question: what is known of the workload? `Workload Described` answers on the bus; nothing changes.
+ * A question about what is known of the workload. `Workload Described` answers on the bus; nothing changes.
  */
 export interface DescribeMessage {
   action: "describe";
@@ -619,9 +619,10 @@ export interface NodeLaunched {
   workloads: PlacedWorkload[];
 }
 /**
- * EC2 moved a node that ran on demand into a reserved unit, without a restart: what is on it runs on.
+ * EC2 moved a node that ran on demand into a reserved unit, without a restart: its replicas run on.
  *
- * `Node Capacity Type Changed` tells of the same node. One that moves in again later is told again.
+ * `Node Capacity Type Changed` is published about the same node. A node that moves in again later is published
+ * again.
  */
 export interface NodeMovedIntoReservation {
   node: NodeDetail;
@@ -683,7 +684,7 @@ export interface ReplicaFailed {
    */
   exitCode: number;
   /**
-   * It has failed so often in a row that somebody should look.
+   * It has failed so often in a row that a person should look.
    */
   isCrashLoop: boolean;
   /**
@@ -733,7 +734,7 @@ export interface ReplicaFinished {
   workload: WorkloadRef;
 }
 /**
- * Replicas run on a node, as far as their own command says.
+ * Replicas run on a node, by their own command's report.
  */
 export interface ReplicaReady {
   node: NodeDetail;
@@ -791,7 +792,7 @@ export interface ReservationEnding {
   zoneId: string;
 }
 /**
- * A message was applied: the generation that it brought is what is wanted now, or the replicas have left.
+ * A message was applied: the generation that it brought is wanted from now on, or the replicas have left.
  */
 export interface WorkloadAccepted {
   /**

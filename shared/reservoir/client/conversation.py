@@ -184,5 +184,5 @@ def conflict(
 
 def _unanswered(key: str) -> UnansweredError:
     return UnansweredError(
-        f"nobody answered about {key} in time: is the subscription of its namespace?"
+        f"no answer came about {key} in time: is the subscription of its namespace?"
     )

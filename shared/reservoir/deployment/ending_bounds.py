@@ -50,7 +50,7 @@ class EndingBounds(Model):
     )
     surplus: EndingBound | None = Field(
         default=None,
-        description="Empty nodes, and nodes whose last replicas nobody wants. 100 %, 100, 1,000.",
+        description="Empty nodes, and nodes whose last replicas were withdrawn. 100 %, 100, 1,000.",
     )
 
     requested: EndingBound | None = Field(

@@ -324,9 +324,7 @@ class EndingsHeld(Event):
     passed_count: int = Field(description="Those that ended within the hour before.")
     limit: int = Field(description="How many may end within an hour.")
     fleet_count: int
-    is_shut: bool = Field(
-        description="Nothing more of this kind ends before somebody lifts it."
-    )
+    is_shut: bool = Field(description="No more of this kind end before a person lifts it.")
     message: str
 
 
@@ -338,7 +336,7 @@ class EnvelopeLifted(Event):
     kind: EndingKind
     count: int
     until: AwareDatetime
-    by: str = Field(description="The ARN of whoever did it, as AWS knows it.")
+    by: str = Field(description="The ARN of the person who did it, as AWS knows it.")
     reason: str
 
 
@@ -348,7 +346,7 @@ class TablesAdopted(Event):
     detail_type: ClassVar[str] = "Tables Adopted"
 
     generation: int = Field(description="How often tables were marked, this time included.")
-    by: str = Field(description="The ARN of whoever did it, as AWS knows it.")
+    by: str = Field(description="The ARN of the person who did it, as AWS knows it.")
     reason: str
     adopted_at: AwareDatetime
 
@@ -365,7 +363,7 @@ class OperationRequested(Event):
     names: list[str] = Field(
         description="NodeClaims or instances; NodePools for `pause` and `resume`, workloads for `reset`."
     )
-    by: str = Field(description="The ARN of whoever did it, as AWS knows it.")
+    by: str = Field(description="The ARN of the person who did it, as AWS knows it.")
     reason: str
     requested_at: AwareDatetime
     deadline: str | None = Field(
@@ -482,7 +480,7 @@ class CapacityPurchased(Event):
     fee_micro_usd: int = Field(
         description="What it costs, all of it up front; of a reservation what it counts as."
     )
-    by: str = Field(description="The ARN of whoever bought it, as AWS knows it.")
+    by: str = Field(description="The ARN of the buyer, as AWS knows it.")
     purchased_at: AwareDatetime = Field(
         description="When it was intended; its month's ceiling counts it."
     )

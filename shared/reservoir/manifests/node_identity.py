@@ -90,7 +90,7 @@ class NodeIdentity(Part):
     )
     block_drain: NodeBlockDrain | None = Field(
         default=None,
-        description="When it will have to go, also if nobody is there to tell it; absent outside of blocks.",
+        description="When it must end, even if it gets no message; absent outside of blocks.",
     )
 
     def text(self) -> str:

@@ -32,7 +32,7 @@ class ReplicaFailed(Event):
         description="How long the node waits before it starts it again."
     )
     is_crash_loop: bool = Field(
-        description="It has failed so often in a row that somebody should look."
+        description="It has failed so often in a row that a person should look."
     )
     log_tail: str = Field(
         description="The end of what it wrote; anybody's text, without control characters."

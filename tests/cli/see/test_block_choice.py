@@ -157,7 +157,7 @@ def test_all_that_waits_shares_a_block(stack: Stack) -> None:
         in told
     )
     assert (
-        "research/endless  has no duration, without which nobody knows how long a block it needs"
+        "research/endless  has no duration, so it is not known how long a block it needs"
         in told
     )
     assert stack.capacity_blocks.asked == [("p5.48xlarge", 4, 24), ("p5.48xlarge", 8, 24)]

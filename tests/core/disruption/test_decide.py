@@ -129,7 +129,7 @@ def test_work_with_a_ladder_is_not_moved_to_where_it_would_not_go(
     it.add_node("moves", "small", on, {"default/climber": 1}, **place)
 
     assert it.decide().commands == ()
-    assert "default/climber would begin its fallback ladder anew" in refusal(
+    assert "default/climber would begin its fallback ladder again" in refusal(
         it.decide(), "moves"
     )
 

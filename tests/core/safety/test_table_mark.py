@@ -39,7 +39,7 @@ def test_tables_without_any_mark_are_not_recognised() -> None:
 def test_a_table_that_was_restored_alone_is_noticed() -> None:
     claims, policy = marked("claims", "policy")
     assert problems([replace(claims, table_id="claims-2"), policy]) == [
-        "claims is not the table that was marked: it was restored or made anew",
+        "claims is not the table that was marked: it was restored or made again",
         "policy was marked together with another claims",
     ]
 

@@ -143,7 +143,7 @@ def test_what_ec2_refuses_costs_nothing_and_may_be_tried_again() -> None:
 @pytest.mark.parametrize(
     ("order", "ceilings", "reason"),
     [
-        (ORDER, Ceilings(), "the deployment lets nobody buy"),
+        (ORDER, Ceilings(), "the deployment allows no purchases"),
         (ORDER, Ceilings(1_499 * USD, 4_000 * USD), "one purchase may cost 1499.00 USD"),
         (
             ORDER,
@@ -184,7 +184,7 @@ def test_who_does_not_know_stops_and_nobody_buys_before_it_is_settled() -> None:
     desk.shop = LosesAnswers(BlockShop(desk.clock, shown_after=timedelta(minutes=5)))
     assert desk.buy() is Result.UNCLEAR
     assert (
-        "it is not known what became of the purchase of cb-1"
+        "it is not known whether cb-1 was carried out"
         in desk.of("bob").preview(OTHER).refusals[0]
     )
     with pytest.raises(PurchaseRefusedError, match="tried to"):
@@ -234,5 +234,5 @@ def test_what_ec2_shows_as_bought_is_not_bought_again_although_the_tables_forgot
 
 
 def test_only_what_was_intended_is_settled() -> None:
-    with pytest.raises(PurchaseRefusedError, match="nobody has tried to buy cb-9"):
+    with pytest.raises(PurchaseRefusedError, match="no purchase was tried of cb-9"):
         Desk().of().settle("cb-9")

@@ -38,7 +38,7 @@ def trail_of(client: Any) -> Iterator[Finding]:
     """Return a finding if no trail of the account reports calls that change reservations to EventBridge."""
     trails = client.describe_trails()["trailList"]
     if not any(_logs_here(client, each) for each in trails):
-        message = "no trail logs management calls here: what somebody changes in a reservation is seen a minute later"
+        message = "no trail logs management calls here: a change of a reservation is seen a minute later"
         advice = "have a trail log this region's management events that write, or live with the minute"
         yield Finding(Severity.HINT, "trail", message, advice)
 

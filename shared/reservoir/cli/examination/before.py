@@ -42,7 +42,7 @@ def concurrency(place: Place) -> Iterator[Finding]:
     advice = "ask Service Quotas for more concurrent executions of Lambda (L-B99A9384)"
     # 13 are kept, and 100 must be left
     if place.deployment.settings.reserve_concurrency and free < 113:
-        message = f"reserveConcurrency needs 113 concurrent executions that nobody has reserved, and {free} are"
+        message = f"reserveConcurrency needs 113 unreserved concurrent executions, and there are {free}"
         yield Finding(Severity.ERROR, "concurrency", message, advice)
     elif free < _CONCURRENCY_MIN:
         message = f"Lambda runs {free} functions at once in this account, and a busy stack needs {_CONCURRENCY_MIN}"

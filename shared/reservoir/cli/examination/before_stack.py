@@ -146,7 +146,7 @@ def _little_room(what: str, used: int, most: int, needed: int) -> Iterator[Findi
             Severity.ERROR,
             "room",
             message,
-            "delete what nobody needs, or ask Service Quotas for more",
+            "delete what is not needed, or ask Service Quotas for more",
         )
 
 

@@ -83,7 +83,7 @@ def _usd(micro_usd: int | None) -> str:
 def _change(now: int, before: int) -> str:
     """Return by how much something is more or less than it was."""
     if not before:
-        return "was nought" if now else "the same"
+        return "was zero" if now else "the same"
     return f"{100 * (now - before) / before:+,.0f} %"
 
 

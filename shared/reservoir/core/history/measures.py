@@ -76,9 +76,9 @@ MEASURES: Final[Mapping[Subject, tuple[Measure, ...]]] = {
             "ReservationUnitsOthers",
             "others_count",
             Unit.COUNT,
-            "units that somebody else uses",
+            "units that others use",
         ),
-        Measure("ReservationUnitsFree", "free_count", Unit.COUNT, "units that nobody uses"),
+        Measure("ReservationUnitsFree", "free_count", Unit.COUNT, "units that are idle"),
         Measure(
             "ReservationIdleUsdPerHour",
             "idle_usd_per_hour",

@@ -136,7 +136,7 @@ def _without_dear_spot(
     # A pool whose price is not known stays: it need not be expensive.
     cheap = [pool for pool in pools if (pool.price_micro_usd_per_hour or 0) <= ceiling]
     if not cheap:
-        raise NoLaunchablePoolError("every spot offering is dearer than on-demand")
+        raise NoLaunchablePoolError("every spot offering costs more than on-demand")
     return cheap
 
 

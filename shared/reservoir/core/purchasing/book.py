@@ -69,7 +69,7 @@ def refusals(
         return _unsettled(book)
     if ceilings.purchase_micro_usd is None or ceilings.month_micro_usd is None:
         return (
-            "the deployment lets nobody buy: set purchaseCeilingUsd and purchaseCeilingUsdPerMonth in its settings"
+            "the deployment allows no purchases: set purchaseCeilingUsd and purchaseCeilingUsdPerMonth in its settings"
             " file, and deploy",
         )
     found = [*_unsettled(book)]
@@ -91,5 +91,5 @@ def _unsettled(book: Book) -> tuple[str, ...]:
     if book.unsettled is None:
         return ()
     return (
-        f"it is not known what became of the purchase of {book.unsettled}: reservoir blocks settle {book.unsettled}",
+        f"it is not known whether {book.unsettled} was carried out: reservoir blocks settle {book.unsettled}",
     )

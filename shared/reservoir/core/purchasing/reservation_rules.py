@@ -84,7 +84,9 @@ def change_refusal(held: HeldReservation, account_id: str) -> str | None:
     if held.owner_id != account_id:
         return f"{held.id} belongs to the account {held.owner_id}"
     if held.kind == ReservationKind.CAPACITY_BLOCK:
-        return f"{held.id} is a Capacity Block, which AWS lets nobody change or cancel"
+        return (
+            f"{held.id} is a Capacity Block, which AWS does not let anyone change or cancel"
+        )
     if held.kind != ReservationKind.DEFAULT:
         return f"{held.id} is interruptible: its owner changes it at its source"
     return None

@@ -70,7 +70,7 @@ def _problem(
         return f"{table.role} carries the mark of deployment {mark.deployment}"
     if mark.table_ids.get(table.role) != table.table_id:
         return (
-            f"{table.role} is not the table that was marked: it was restored or made anew"
+            f"{table.role} is not the table that was marked: it was restored or made again"
         )
     if mark != newest:
         return f"{table.role} carries an older mark than the others"

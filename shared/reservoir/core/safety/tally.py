@@ -163,5 +163,5 @@ def _why(kind: EndingKind, held: Held, *, is_shut: bool) -> str:
     return (
         f"the safety envelope holds it: {held.wanted_count} shall end ({kind}), {held.limit} of {held.fleet_count} may"
         f" within {WINDOW // timedelta(minutes=1)} minutes and {held.passed_count} have"
-        + ("; nothing more does until somebody lifts it" if is_shut else "")
+        + ("; no more do until a person lifts it" if is_shut else "")
     )

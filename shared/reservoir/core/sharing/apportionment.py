@@ -273,7 +273,7 @@ class Apportionment:
     ) -> TeamShare:
         """Say why the team has no more of the reservation."""
         used, nominal = group.used.get(name, 0), group.nominal(name)
-        who = f"Team {name}" if name else "whoever belongs to no team"
+        who = f"Team {name}" if name else "work that belongs to no team"
         parts = [f"{who} uses {used} units of {group.key} and owns {nominal}"]
         told = ", ".join(
             f"{other or 'nobody'} {count}"

@@ -142,7 +142,7 @@ class _Judge:
             return f"{_units(left)} free: others serve as well"
         if price > self._paid:
             return f"dearer by {usd(price - self._paid)} an hour"
-        return "no dearer by itself: the plan shares nodes among workloads, and a node has an overhead"
+        return "no more expensive by itself: the plan shares nodes among workloads, and a node has an overhead"
 
 
 def _units(count: int) -> str:

@@ -40,7 +40,7 @@ class FinishedRun(Part):
         description="Ends of its commands with a failure, after which they were started again."
     )
     exit_code: int | None = Field(
-        default=None, description="Of its last command; absent: no node told."
+        default=None, description="Of its last command; absent: no node reported it."
     )
     places: list[FinishedPlace]
 

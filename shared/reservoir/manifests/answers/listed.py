@@ -172,7 +172,7 @@ class ReservationRowStatus(Part):
     ours: int = Field(
         description="Units with a node of this deployment, or promised to one."
     )
-    others: int = Field(description="Units that somebody else uses.")
+    others: int = Field(description="Units that others use.")
     refusal: str | None = Field(
         default=None,
         description="Why nothing is launched into units that EC2 shows as free.",
@@ -212,7 +212,7 @@ class CalendarRowSpec(Part):
         default=None, description="When the nodes in a Capacity Block must go."
     )
     end_at: AwareDatetime | None = Field(
-        default=None, description="Absent: it ends when somebody cancels it."
+        default=None, description="Absent: it ends when it is cancelled."
     )
 
 

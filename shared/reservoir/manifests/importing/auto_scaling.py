@@ -280,7 +280,8 @@ def apply_requirements(draft: Draft, part: SourcePart) -> None:
         )
     if part.texts("instanceGenerations") == ["current"]:
         part.note(
-            "instanceGenerations", "current generations are not told apart: allow families"
+            "instanceGenerations",
+            "current generations are not distinguished: allow families",
         )
 
 

@@ -60,7 +60,7 @@ def from_task(part: SourcePart, reservations: list[str], otherwise: str) -> Iter
         {
             "ports": "security groups are the class's",
             "diskTier": "volumeType of the class's blockDeviceMappings",
-            "autostop": "nodes go when nobody wants them",
+            "autostop": "nodes end when they are not needed",
             "jobRecovery": "replicas whose node goes are demand again",
             "spotRecovery": "replicas whose node goes are demand again",
             "acceleratorArgs": _ELSEWHERE,

@@ -60,7 +60,7 @@ def _about(key: str) -> str:
     if _ALIAS in key:
         why = (
             "is an alias, and permissions are for keys: "
-            "whether it is one of the deployment's (kmsKeys) cannot be told"
+            "whether it is one of the deployment's (kmsKeys) is not known"
         )
     else:
         why = "is no key of the deployment (kmsKeys)"

@@ -149,7 +149,8 @@ class QuotaSpec(Model):
         description="How many units, or how much of the resource, are the team's own."
     )
     borrowing_limit: CountOrQuantity | None = Field(
-        default=None, description="How much more it may use while nobody wants it."
+        default=None,
+        description="How much more it may use while its owners do not need it.",
     )
     lending_limit: CountOrQuantity | None = Field(
         default=None, description="How much of its own its cohort may use meanwhile."
@@ -286,7 +287,7 @@ class TeamSpec(Model):
     principals: Annotated[list[Principal], AfterValidator(check_distinct)] = Field(
         default_factory=list,
         max_length=MOST_PRINCIPALS,
-        description="Who may act for the namespaces; none: whoever may send to the demand queue.",
+        description="Who may act for the namespaces; none: every sender of the demand queue.",
     )
     node_pools: Annotated[list[ObjectName], AfterValidator(check_distinct)] = Field(
         default_factory=list,
@@ -310,7 +311,7 @@ class TeamSpec(Model):
     budget: TeamBudgetSpec | None = None
     reclaim_within_cohort: Annotated[ReclaimWithinCohort, Field(strict=False)] = Field(
         default=ReclaimWithinCohort.NEVER,
-        description="From whom units are taken back that were lent and that waiting work of the team could use.",
+        description="From which teams lent units are taken back that waiting work of the team could use.",
     )
 
     @classmethod

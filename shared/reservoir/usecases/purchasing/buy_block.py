@@ -112,7 +112,7 @@ class BuyBlock:
         """
         purchase = self.store.get(purchase_id)
         if purchase is None:
-            raise PurchaseRefusedError(f"nobody has tried to buy {purchase_id}")
+            raise PurchaseRefusedError(f"no purchase was tried of {purchase_id}")
         if purchase.state is not PurchaseState.INTENDED:
             return _known_outcome(purchase)
         found = self.seller.bought(purchase.order)

@@ -186,7 +186,7 @@ class ChangeReservations:
         now = self.clock.now()
         held = self._held(reservation_id)
         _refuse(rules.cancel_refusals(held, now))
-        notes = ["AWS gives it back to nobody: what is cancelled stays so"]
+        notes = ["AWS does not undo it: a cancelled reservation stays cancelled"]
         if held.used_count:
             notes.append(_go_on(held.used_count))
         if not held.is_committed(now):
@@ -329,7 +329,7 @@ class ChangeReservations:
         price = self.offerings.on_demand_prices([instance_type]).get(instance_type)
         if not price:
             raise ChangeRefusedError(
-                [f"the price of {instance_type} is not known, so nobody can agree to it"]
+                [f"the price of {instance_type} is not known, so it cannot be agreed to"]
             )
         return price
 

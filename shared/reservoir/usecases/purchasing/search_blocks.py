@@ -232,7 +232,7 @@ class SearchBlocks:
         if workload is None or record.pending_count <= 0:
             return "does not wait"
         if workload.duration_s is None:
-            return "has no duration, without which nobody knows how long a block it needs"
+            return "has no duration, so it is not known how long a block it needs"
         if not self._units(workload, record.pending_count):
             return f"cannot run on {' or '.join(self._types)}"
         return None

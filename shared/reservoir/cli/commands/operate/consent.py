@@ -96,7 +96,7 @@ def report(outcome: "PurchaseOutcome", words: Words = BUYING) -> None:
         fail(f"{words.nothing}: {outcome.why}")
     else:
         fail(
-            f"nobody knows whether it was {words.done}: {outcome.why}. Buy and change nothing else; look at the"
+            f"it is not known whether it was {words.done}: {outcome.why}. Buy and change nothing else; look at the"
             f" account's reservations, and find out: {settle_it}"
         )
 

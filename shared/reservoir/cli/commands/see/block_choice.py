@@ -108,7 +108,7 @@ def _why_nothing(result: "SearchResult") -> str:
     if not result.on_sale:
         return "EC2 has no block on sale now that would do"
     if result.choice.left_over:
-        return "what is on sale serves nobody, or costs more than on-demand"
+        return "no block on sale serves a workload, or it costs more than on-demand"
     return "blocks that are owned and on-demand cost less than what is on sale"
 
 

@@ -95,7 +95,7 @@ def _details(stack: Connection, row: PurchaseRow) -> Iterator[str]:
     del stack
     if row.status.state == PurchaseState.INTENDED:
         room = "reservations" if row.spec.change else "blocks"
-        yield f"nobody knows whether it was bought: reservoir {room} settle {row.metadata.name}"
+        yield f"it is not known whether it was bought: reservoir {room} settle {row.metadata.name}"
 
 
 NOUN: Final = Noun(

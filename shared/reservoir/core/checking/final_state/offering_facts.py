@@ -400,7 +400,7 @@ class OfferingFacts(PlaceFacts):
             if problem is not None:
                 return f"{in_words(key)}{problem}"
             if number in seen or price < lowest:
-                return f"{in_words(key)} is listed twice or after a dearer one"
+                return f"{in_words(key)} is listed twice or after a more expensive one"
             seen.add(number)
             lowest = price
         return None

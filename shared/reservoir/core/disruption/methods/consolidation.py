@@ -283,7 +283,7 @@ class _Search:
             )
         if climber := self.world.begins_anew(plan):
             return _Refused(
-                f"{climber} would begin its fallback ladder anew, and not move to the nodes that stay"
+                f"{climber} would begin its fallback ladder again, and not move to the nodes that stay"
             )
         if uses_worse_units(removed, plan, self.world.snapshot):
             return _Refused(WORSE)

@@ -53,7 +53,7 @@ class Reclaimed:
     @property
     def explanation(self) -> str:
         """Say why the nodes go."""
-        borrower = self.borrower or "whoever belongs to no team"
+        borrower = self.borrower or "work that belongs to no team"
         return f"{self.loan} was lent to {borrower}, and Team {self.owner}, which owns it, has work that waits"
 
 
