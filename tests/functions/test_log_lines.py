@@ -19,7 +19,7 @@ from reservoir.manifests.events import WorkloadPending
 from reservoir.ports.errors import TransientError
 from reservoir.ports.messaging import NAMED_MAX, LaunchBatch, OutboundEvent
 from reservoir.runtime.batch import QueueMessage, each_message
-from reservoir.runtime.correlation import SentInTheLog, ToldInTheLog
+from reservoir.runtime.correlation import LoggedBus, LoggedQueue
 from reservoir.runtime.observability import forget, logger
 from reservoir.usecases.claims.announce import workload_ref
 from reservoir.usecases.launching.launch import LaunchReport
@@ -116,7 +116,7 @@ def test_facts_that_are_told_are_in_the_log_and_so_is_for_whom_in_later_lines(
 ) -> None:
     bus = MemoryBus()
     facts = [pending("a", "m-1"), pending("b", "m-2"), pending("old", None)]
-    ToldInTheLog(bus).publish(facts)
+    LoggedBus(bus).publish(facts)
     logger.info("later")
     forget()
     logger.info("about others")
@@ -133,7 +133,7 @@ def test_facts_that_are_told_are_in_the_log_and_so_is_for_whom_in_later_lines(
 def test_facts_about_many_take_several_lines_so_that_each_id_is_in_one(
     written: StringIO,
 ) -> None:
-    ToldInTheLog(MemoryBus()).publish(
+    LoggedBus(MemoryBus()).publish(
         [pending(f"w{number}", f"m-{number}") for number in range(NAMED_MAX + 1)]
     )
     forget()
@@ -151,7 +151,7 @@ def test_a_bus_that_fails_is_not_said_to_have_told(written: StringIO) -> None:
 
         announce = publish
 
-    for tell in (ToldInTheLog(Down()).publish, ToldInTheLog(Down()).announce):
+    for tell in (LoggedBus(Down()).publish, LoggedBus(Down()).announce):
         with pytest.raises(TransientError):
             tell([pending("a", "m-1")])
     assert lines(written) == []
@@ -165,7 +165,7 @@ def test_launches_that_are_sent_are_in_the_log_and_so_is_for_whom_in_later_lines
         LaunchBatch("b-1", ("nc-1",), correlation_ids=("m-1",)),
         LaunchBatch("b-2", ("nc-2", "nc-3")),
     ]
-    SentInTheLog(queue).send_launches(batches, delay_s=5)
+    LoggedQueue(queue).send_launches(batches, delay_s=5)
     logger.info("later")
     forget()
     assert (queue.launches, queue.delays_s) == (batches, [5, 5])
@@ -181,7 +181,7 @@ def test_launches_that_are_sent_are_in_the_log_and_so_is_for_whom_in_later_lines
 
 def test_the_planner_is_woken_as_it_was_asked(written: StringIO) -> None:
     queue = MemoryQueue()
-    SentInTheLog(queue).wake_planner(reason="demand", workload_keys=["research/train"])
+    LoggedQueue(queue).wake_planner(reason="demand", workload_keys=["research/train"])
     assert (queue.wake_ups, queue.named, lines(written)) == (
         ["demand"],
         {"research/train"},

@@ -192,7 +192,7 @@ class NodeMachine:
         self._block_drain = _block_drain(identity.get("blockDrain"))
         drain = identity.get("drain")
         if self._drain is not None and self._drain.is_own:
-            self._check_own_drain(self._drain, now_s, is_told=drain is not None)
+            self._check_own_drain(self._drain, now_s, is_notified=drain is not None)
         wanted = {
             f"{each['namespace']}/{each['name']}": each for each in identity["workloads"]
         }
@@ -245,7 +245,7 @@ class NodeMachine:
                 logTail=log_tail,
             )
             return [
-                *_tell_ready(task, process_id.workload_key, [process]),
+                *_report_ready(task, process_id.workload_key, [process]),
                 Report(done),
                 *self.tick(now_s),
             ]
@@ -285,11 +285,11 @@ class NodeMachine:
             return list(self._go(self._drain, now_s))
         if self._held_until_s is not None and now_s >= self._held_until_s:
             return self.learned(self._identity, now_s)
-        return [*self._arrive(now_s), *self._start_due(now_s), *self._tell_ready(now_s)]
+        return [*self._arrive(now_s), *self._start_due(now_s), *self._report_ready(now_s)]
 
-    def _check_own_drain(self, own: _Drain, now_s: float, *, is_told: bool) -> None:
+    def _check_own_drain(self, own: _Drain, now_s: float, *, is_notified: bool) -> None:
         """Follow who speaks again after the node began to go by itself: it was right, or its block was extended."""
-        if is_told:
+        if is_notified:
             self._drain = replace(own, is_own=False)
             for task in self._tasks.values():
                 task.released = False  # it was said before anybody awaited it
@@ -347,7 +347,7 @@ class NodeMachine:
                     self._environment(key, number, process),
                 )
 
-    def _tell_ready(self, now_s: float) -> Iterator[Action]:
+    def _report_ready(self, now_s: float) -> Iterator[Action]:
         for key, task in self._tasks.items():
             ready = [
                 process
@@ -355,7 +355,7 @@ class NodeMachine:
                 if process.phase is Phase.RUNNING
                 and now_s - process.at_s >= task.run.ready_after_s
             ]
-            yield from _tell_ready(task, key, ready)
+            yield from _report_ready(task, key, ready)
 
     def _go(self, drain: _Drain, now_s: float) -> Iterator[Action]:
         is_over = now_s >= drain.deadline_s - KILL_MARGIN_S
@@ -460,7 +460,7 @@ def _gang(told: Mapping[str, Any] | None) -> _Gang | None:
     )
 
 
-def _tell_ready(task: _Task, key: str, ready: Sequence[_Process]) -> Iterator[Report]:
+def _report_ready(task: _Task, key: str, ready: Sequence[_Process]) -> Iterator[Report]:
     """Say how many replicas have run in all, if some of ``ready`` had not been told."""
     if all(process.told_ready for process in ready):
         return

@@ -166,7 +166,7 @@ def _context_names() -> list[str]:
     return names()
 
 
-def _tell_version(*, asked: bool) -> None:
+def _print_version(*, asked: bool) -> None:
     if asked:
         typer.echo(f"reservoir {VERSION}")
         raise typer.Exit
@@ -219,14 +219,14 @@ def main(
             "--version",
             help="Show the version and exit.",
             is_eager=True,
-            callback=_tell_version,
+            callback=_print_version,
         ),
     ] = False,
 ) -> None:
     """Keep the options until a command connects; commands that need no account never do."""
     choose_aws(os.environ, profile=profile, region=region, endpoint_url=endpoint_url)
     if context.obj is None:
-        said = _said_by_the_command_line(context)
+        said = _given_on_the_command_line(context)
         context.obj = Options(
             stack=stack if "stack" in said or not said else None,
             deployment=chosen,
@@ -237,7 +237,7 @@ def main(
         )
 
 
-def _said_by_the_command_line(context: typer.Context) -> set[str]:
+def _given_on_the_command_line(context: typer.Context) -> set[str]:
     """Return which options name a stack there; what variables name does not count beside them."""
     sources = {
         name: context.get_parameter_source(name) for name in ("stack", "chosen", "named")

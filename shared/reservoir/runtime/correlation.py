@@ -13,7 +13,7 @@ from reservoir.ports.messaging import (
 from reservoir.runtime.observability import CORRELATION_IDS, about, logger
 
 
-class ToldInTheLog:
+class LoggedBus:
     """A bus whose events are logged too; implements ``reservoir.ports.messaging.EventPublisher``.
 
     Facts about many workloads take several lines, so that each id is in one.
@@ -51,7 +51,7 @@ def _say(kinds: Mapping[str, int], ids: Collection[str]) -> None:
         logger.info("facts told", extra={"facts": kinds, CORRELATION_IDS: list(ids)})
 
 
-class SentInTheLog:
+class LoggedQueue:
     """A queue whose launches are logged too; implements ``reservoir.ports.messaging.WorkQueue``."""
 
     def __init__(self, queue: WorkQueue) -> None:

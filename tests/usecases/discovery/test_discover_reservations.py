@@ -328,16 +328,21 @@ def test_an_outsider_that_takes_the_last_unit_is_told() -> None:
     ] == ["cr-1"]
 
 
-@pytest.mark.parametrize(("available_count", "is_told"), [(2, False), (0, True)])
+@pytest.mark.parametrize(
+    ("available_count", "is_woken_by_a_change"), [(2, False), (0, True)]
+)
 def test_a_launch_that_ec2_counts_already_exhausts_nothing(
-    available_count: int, is_told: bool
+    available_count: int, is_woken_by_a_change: bool
 ) -> None:
     """Two of four units are leased, and the leases stay open beside what EC2 shows a moment later."""
     record = PlanningWorld().ready(reservation(tags=TEAM)).state.reservations.get("cr-1")
     assert record is not None
     before = replace(record, balance=Balance(available_count=4, outstanding_count=2))
     after = replace(record, balance=Balance(available_count, outstanding_count=2))
-    assert ReservationChange(before, after, absorbed_count=0).was_exhausted == is_told
+    assert (
+        ReservationChange(before, after, absorbed_count=0).was_exhausted
+        == is_woken_by_a_change
+    )
 
 
 def test_units_that_lie_idle_are_told_once_and_then_daily() -> None:

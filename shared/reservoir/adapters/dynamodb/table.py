@@ -106,12 +106,12 @@ def understood(
         try:
             value = decode(row)
         except _NOT_UNDERSTOOD as error:
-            _tell(row, error)
+            _log_unreadable(row, error)
         else:
             yield value
 
 
-def _tell(row: Attributes, error: Exception) -> None:
+def _log_unreadable(row: Attributes, error: Exception) -> None:
     """Name a row in the log; ``reservoir.runtime.observability`` counts these lines, and an alarm watches the count."""
     _log.error("row %s is left alone, it cannot be read: %s", _name(row), error)
 
@@ -131,7 +131,7 @@ def readable(row: Attributes, decode: Callable[[Attributes], T]) -> T:
     try:
         return decode(row)
     except _NOT_UNDERSTOOD as error:
-        _tell(row, error)
+        _log_unreadable(row, error)
         raise UnreadableRowsError([_name(row)]) from error
 
 

@@ -154,7 +154,7 @@ def alarm_topic(place: Place) -> Iterator[Finding]:
             message,
             "encrypt it with a key of yours that lets CloudWatch in",
         )
-    if not _may_be_told(attributes.get("Policy")):
+    if not _may_be_notified(attributes.get("Policy")):
         message = f"the policy of {topic} lets neither this account nor CloudWatch publish"
         yield Finding(
             Severity.ERROR,
@@ -164,7 +164,7 @@ def alarm_topic(place: Place) -> Iterator[Finding]:
         )
 
 
-def _may_be_told(policy: str | None) -> bool:
+def _may_be_notified(policy: str | None) -> bool:
     """Whether a statement lets a principal publish that CloudWatch's alarms can be; conditions are not checked."""
     if policy is None:
         return True  # the service's own

@@ -22,7 +22,7 @@ def idle_since(
     return previous or observed_at
 
 
-def is_to_be_said(since: datetime, said_at: datetime | None, now: datetime) -> bool:
+def is_to_be_published(since: datetime, said_at: datetime | None, now: datetime) -> bool:
     """Whether it is time to say that units lie idle: once in each idle time, and daily while it lasts."""
     if now - since < IDLE_AFTER:
         return False

@@ -156,7 +156,7 @@ class PassState:
         """Plan for the waiting demand: it has the first right to free capacity."""
         return self._solved(self.snapshot, frozenset(), self.offerings)
 
-    def begins_anew(self, plan: Plan) -> str | None:
+    def begins_again(self, plan: Plan) -> str | None:
         """Return a workload that the plan moves to a node that stays and that would go elsewhere, or None.
 
         A replica that moves to a node that stays is demand again, which begins its fallback ladder on the first step.
@@ -176,10 +176,12 @@ class PassState:
             if placed.workload_key in self.snapshot.workloads
         ]
 
-        def begins_anew(node: Node) -> bool:
+        def begins_again(node: Node) -> bool:
             return any(node.capacity_type not in allowed for allowed in first_steps)
 
-        return frozenset(node.claim_id for node in self.snapshot.nodes if begins_anew(node))
+        return frozenset(
+            node.claim_id for node in self.snapshot.nodes if begins_again(node)
+        )
 
     def _first_step(self, placed: PlacedReplicas) -> frozenset[CapacityType]:
         return self.snapshot.workloads[placed.workload_key].reached_capacity_types(

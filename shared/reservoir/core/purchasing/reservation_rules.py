@@ -108,7 +108,7 @@ def resize_refusals(held: HeldReservation, count: int, now: datetime) -> tuple[s
             f"{held.committed_count} units of {held.id} are committed to until"
             f" {held.commitment_end_at:%F %H:%M} UTC"
         )
-    return _told(found)
+    return _reasons(found)
 
 
 def split_refusals(held: HeldReservation, count: int, now: datetime) -> tuple[str, ...]:
@@ -116,7 +116,7 @@ def split_refusals(held: HeldReservation, count: int, now: datetime) -> tuple[st
     found = [_busy(held), _not_to_take_from(held, now)]
     if not 1 <= count < held.total_count:
         found.append(f"{held.id} has {held.total_count} units, of which one has to stay")
-    return _told([*found, _too_much_used(held, count, held.match_criteria == "open")])
+    return _reasons([*found, _too_much_used(held, count, held.match_criteria == "open")])
 
 
 def move_refusals(
@@ -139,7 +139,7 @@ def move_refusals(
     if not 1 <= count <= held.total_count:
         found.append(f"{held.id} has {held.total_count} units")
     both_open = held.match_criteria == into.match_criteria == "open"
-    return _told([*found, _too_much_used(held, count, both_open)])
+    return _reasons([*found, _too_much_used(held, count, both_open)])
 
 
 def cancel_refusals(held: HeldReservation, now: datetime) -> tuple[str, ...]:
@@ -151,7 +151,7 @@ def cancel_refusals(held: HeldReservation, now: datetime) -> tuple[str, ...]:
         found.append(
             f"{held.used_count} instances run in {held.id}; within its commitment EC2 cancels it only when it is empty"
         )
-    return _told(found)
+    return _reasons(found)
 
 
 def push_out_refusals(
@@ -161,7 +161,7 @@ def push_out_refusals(
     found = [_busy(held)]
     if held.state != _SCHEDULED or held.start_at is None:
         found.append(f"{held.id} is {held.state}; EC2 puts off what is scheduled")
-        return _told(found)
+        return _reasons(found)
     if held.start_at - now < LAST_PUSH_OUT:
         found.append("EC2 puts nothing off in the last hour before its start")
     if new_start_at <= held.start_at:
@@ -171,7 +171,7 @@ def push_out_refusals(
         found.append(
             f"EC2 puts a start off by {PUSHED_OUT_MAX.days} days in all, until {first + PUSHED_OUT_MAX:%F %H:%M} UTC"
         )
-    return _told(found)
+    return _reasons(found)
 
 
 def _busy(held: HeldReservation) -> str | None:
@@ -196,5 +196,5 @@ def _too_much_used(held: HeldReservation, count: int, may_move: bool) -> str | N
     return f"{free_count} units of {held.id} are free; used ones move between open reservations only"
 
 
-def _told(found: list[str | None]) -> tuple[str, ...]:
+def _reasons(found: list[str | None]) -> tuple[str, ...]:
     return tuple(each for each in found if each is not None)

@@ -308,7 +308,7 @@ class WideBlockSearch(BlockQuestion):
         while True:
             candidates = {
                 each
-                for each in (*self._split_anew(grouping), *self._filled_up(grouping))
+                for each in (*self._divided_again(grouping), *self._filled_up(grouping))
                 if each not in tried and self._score(each) is not None
             }
             followed = sorted(candidates, key=self._rank)[:_CANDIDATES_FOLLOWED]
@@ -337,7 +337,7 @@ class WideBlockSearch(BlockQuestion):
     def _has_looked_enough(self) -> bool:
         return len(self._shifts) >= _FILLINGS_MAX
 
-    def _split_anew(self, grouping: _Grouping) -> Iterator[_Grouping]:
+    def _divided_again(self, grouping: _Grouping) -> Iterator[_Grouping]:
         """Yield groupings in which one, two or three groups are divided again, also with workloads in no group."""
         for size in range(1, _SPLIT_TOGETHER_MAX + 1):
             for chosen in combinations(grouping.groups, size):

@@ -148,7 +148,7 @@ class Intake:
         """Publish the results of messages, by the messages' ids."""
         if answers:
             self.publisher.publish(
-                [_told(message_id, answer) for message_id, answer in answers.items()]
+                [_event_of(message_id, answer) for message_id, answer in answers.items()]
             )
 
     def wake_planner(self, workload_keys: Collection[str]) -> None:
@@ -354,7 +354,7 @@ def _why_ignored(
     return IgnoredReason.OLDER_GENERATION
 
 
-def _told(message_id: str, answer: Answer) -> WorkloadAccepted | WorkloadIgnored:
+def _event_of(message_id: str, answer: Answer) -> WorkloadAccepted | WorkloadIgnored:
     if answer.ignored is None:
         return WorkloadAccepted(
             message_id=message_id, action=answer.action, workload=answer.workload

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from reservoir.core.capacity.idle import is_to_be_said
+from reservoir.core.capacity.idle import is_to_be_published
 from reservoir.core.capacity.lineage import due_notice, notice_key, successors
 from reservoir.core.capacity.reservation_selection import selected_ids
 from reservoir.core.history.past_event import reservation_name
@@ -148,9 +148,9 @@ class DiscoverReservations:
             wake_reason = self._lacking(policy, current, observed_at)
         if wake_reason is not None:
             self.queue.wake_planner(reason=wake_reason)
-        self._tell(changes, observed_at)
-        self._tell_endings(changes, observed_at)
-        unready_count, unlooked = self._tell_readiness(changes, observed_at)
+        self._publish_use(changes, observed_at)
+        self._publish_endings(changes, observed_at)
+        unready_count, unlooked = self._publish_readiness(changes, observed_at)
         unasked = self._ask_for_validation(refreshed.to_validate)
         # Last: timers refine what each minute's sweep does, and a run that dies before them leaves it to the sweep.
         for change in changes:
@@ -191,7 +191,7 @@ class DiscoverReservations:
             )
         return ()
 
-    def _tell_readiness(
+    def _publish_readiness(
         self, changes: Sequence[ReservationChange], now: datetime
     ) -> tuple[int, tuple[str, ...]]:
         """Return for how many reservations something new is missing, and the failures to look."""
@@ -200,7 +200,7 @@ class DiscoverReservations:
         except (AwsError, UnreadableRowsError) as error:
             return 0, (f"readiness: {error}",)
 
-    def _tell(self, changes: Sequence[ReservationChange], now: datetime) -> None:
+    def _publish_use(self, changes: Sequence[ReservationChange], now: datetime) -> None:
         """Publish which reservations have just filled up, and which have been idle for long."""
         records = [
             change.after for change in changes if change.after.balance.free_units > 0
@@ -209,7 +209,7 @@ class DiscoverReservations:
             record.reservation.id: reservation_idle(record, record.idle_since)
             for record in records
             if record.idle_since is not None
-            and is_to_be_said(record.idle_since, record.idle_said_at, now)
+            and is_to_be_published(record.idle_since, record.idle_said_at, now)
         }
         exhausted = [
             reservation_exhausted(change.after.reservation)
@@ -221,7 +221,7 @@ class DiscoverReservations:
             # Afterwards: a run that dies in between publishes it again.
             self.reservations.mark_idle_said(idle, said_at=now)
 
-    def _tell_endings(self, changes: Sequence[ReservationChange], now: datetime) -> None:
+    def _publish_endings(self, changes: Sequence[ReservationChange], now: datetime) -> None:
         """Publish which reservations end in 14, 7 or 1 days, with what runs in them and which reservation follows."""
         records = [change.after for change in changes]
         notices = {

@@ -105,12 +105,12 @@ class ValidateClass:
             return (
                 ValidationOutcome.REFUSED,
                 _REASONS.get(error.operation, error.operation),
-                _told(error),
+                _message_of(error),
             )
         except AwsError as error:
             # throttled, a lost answer, a template that is not visible yet
             self._forget(asked)
-            return ValidationOutcome.UNKNOWN, "NotAnswered", _told(error)
+            return ValidationOutcome.UNKNOWN, "NotAnswered", _message_of(error)
         except (NoLaunchablePoolError, UnreadableRowsError) as error:
             return ValidationOutcome.UNKNOWN, "NothingToLaunch", str(error)
         return None
@@ -152,5 +152,5 @@ class ValidateClass:
 _SUCCEEDED = ValidationOutcome.SUCCEEDED
 
 
-def _told(error: AwsError) -> str:
+def _message_of(error: AwsError) -> str:
     return f"{error}: {error.detail}" if error.detail else str(error)

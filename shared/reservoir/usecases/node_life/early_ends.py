@@ -88,7 +88,7 @@ class EarlyEnds:
         ]
         elsewhere = [*by_cause.get(Cause.HOST, []), *by_cause.get(Cause.UNKNOWN, [])]
         rests = self._of_hosts(elsewhere, now) | self._of_classes(of_class, unknown, now)
-        self._tell(ends, rests)
+        self._publish(ends, rests)
         self._rest(ends, rests)
         on_units = [
             end.claim for end in elsewhere if end.claim.offering.reservation_id is not None
@@ -161,7 +161,7 @@ class EarlyEnds:
                 [place], until=rests[place], reason=reasons[place]
             )
 
-    def _tell(self, ends: Sequence[EarlyEnd], rests: Mapping[Rested, datetime]) -> None:
+    def _publish(self, ends: Sequence[EarlyEnd], rests: Mapping[Rested, datetime]) -> None:
         """Publish it before it is stored: a run that dies in between publishes it again, and it is never lost."""
         events: list[OutboundEvent] = []
         told: set[Rested] = set()

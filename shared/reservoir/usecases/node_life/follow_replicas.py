@@ -61,7 +61,7 @@ class FollowReplicas:
             case ReadyReport():
                 self._note_ready(claim, key, report)
             case FailedReport():
-                self._tell(_failed(claim, key, report))
+                self._publish(_failed(claim, key, report))
             case FinishedReport():
                 self._finish(claim, key, report)
             case ReleasedReport():
@@ -100,11 +100,11 @@ class FollowReplicas:
 
         save_claims(self.claims, [it for it in members if it.id in dealt], seated)
 
-    def _tell(self, event: OutboundEvent) -> None:
+    def _publish(self, event: OutboundEvent) -> None:
         self.publisher.publish([event])
 
     def _note_ready(self, claim: NodeClaim, key: str, report: ReadyReport) -> None:
-        self._tell(
+        self._publish(
             ReplicaReady(
                 node=node_detail(claim),
                 workload=hosted_ref(claim, key),
@@ -131,7 +131,7 @@ class FollowReplicas:
                 self._end_if_over(current)
                 return
             after = _with_finished(record, done)
-            self._tell(_finished(current, report, done, after))
+            self._publish(_finished(current, report, done, after))
             try:
                 moved = self.claims.finish_replicas(
                     done.claim,

@@ -143,9 +143,11 @@ class Provision:
             self.pause(INDEX_LAG.total_seconds())
         # Begun at once where a workload surely waits. A pass without waiting workloads is one query.
         reading = (
-            self.gatherer.read_policy() if woken.workload_keys or woken.is_told else None
+            self.gatherer.read_policy()
+            if woken.workload_keys or woken.is_woken_by_a_change
+            else None
         )
-        if reading is not None and woken.is_told:
+        if reading is not None and woken.is_woken_by_a_change:
             report.static_count = self.static_pools.run(reading, self.recent)
         self.gatherer.turns.begin(self.clock.now())
         found = self.gatherer.listed_or(woken.workload_keys, reading)

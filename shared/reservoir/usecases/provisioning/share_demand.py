@@ -39,7 +39,7 @@ class Woken:
     indexes_lag: bool = False
 
     @property
-    def is_told(self) -> bool:
+    def is_woken_by_a_change(self) -> bool:
         """Whether a change woke the pass, and neither the minute's schedule nor a pass that divided its work."""
         return (bool(self.workload_keys) or self.indexes_lag) and not self.group_keys
 

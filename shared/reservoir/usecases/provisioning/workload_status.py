@@ -66,7 +66,7 @@ class WorkloadStatus:
         # Published first, written second: a pass that dies in between publishes the reason again, and it is never lost.
         events: list[WorkloadPending] = []
         for key, after in changed.items():
-            if _said(after.unplaced) != _said(stored[key].unplaced):
+            if _published_part(after.unplaced) != _published_part(stored[key].unplaced):
                 events.extend(_pending(after, unplaced) for unplaced in after.unplaced)
         self.publisher.publish(events)
         for key, after in changed.items():
@@ -81,7 +81,11 @@ def _after(
 ) -> WorkloadRecord:
     unplaced = tuple(map(_shortened, unplaced[:_UNPLACED_MAX]))
     if record.pending_count > 0:
-        kept = record.unplaced if _said(unplaced) == _said(record.unplaced) else unplaced
+        kept = (
+            record.unplaced
+            if _published_part(unplaced) == _published_part(record.unplaced)
+            else unplaced
+        )
         return replace(record, unplaced=kept, pending_since=record.pending_since or now)
     expires_at = (
         now + TOMBSTONE_KEPT if record.withdrawn and record.placed_count == 0 else None
@@ -128,7 +132,7 @@ def _without(record: WorkloadRecord, generations: frozenset[int] | None) -> Work
     )
 
 
-def _said(
+def _published_part(
     unplaced: Sequence[UnplacedReplicas],
 ) -> Mapping[str, tuple[int, datetime | None]]:
     """Return the part of a reason that is published again when it changes; its wording is not part of it."""

@@ -169,7 +169,7 @@ class BuyBlock:
         """
         outcome = _known_outcome(settled)
         if settled.state is PurchaseState.BOUGHT and settled.order.adds_capacity:
-            outcome = self._tell(settled, outcome)
+            outcome = self._publish(settled, outcome)
         try:
             seen = self.store.book()
             if seen.book.unsettled == intent.id:
@@ -191,9 +191,9 @@ class BuyBlock:
             )
         return outcome
 
-    def _tell(self, bought: Purchase, outcome: PurchaseOutcome) -> PurchaseOutcome:
+    def _publish(self, bought: Purchase, outcome: PurchaseOutcome) -> PurchaseOutcome:
         try:
-            self.publisher.publish([_told(bought)])
+            self.publisher.publish([_event_of(bought)])
         except AwsError as error:
             return replace(outcome, why=f"{outcome.why} (not published: {error})".strip())
         return outcome
@@ -207,7 +207,7 @@ def _known_outcome(purchase: Purchase) -> PurchaseOutcome:
     return PurchaseOutcome(Result.UNCLEAR, purchase, "it is not settled")
 
 
-def _told(purchase: Purchase) -> CapacityPurchased:
+def _event_of(purchase: Purchase) -> CapacityPurchased:
     order = purchase.order
     return CapacityPurchased(
         offering=purchase.id,

@@ -217,7 +217,9 @@ class SearchBlocks:
         ]
         if not wanted:
             raise SearchRefusedError(
-                "; ".join(["no workload waits that a block could serve", *_told(refused)])
+                "; ".join(
+                    ["no workload waits that a block could serve", *_reasons(refused)]
+                )
             )
         waiting_count = len(wanted) + turns.unread_count
         if waiting_count > WIDE_NEEDS_MAX:
@@ -436,5 +438,5 @@ def _in_usd(offering: BlockOffering) -> BlockOffering:
     return offering
 
 
-def _told(refused: Mapping[str, str]) -> list[str]:
+def _reasons(refused: Mapping[str, str]) -> list[str]:
     return [f"{key} {why}" for key, why in refused.items()]

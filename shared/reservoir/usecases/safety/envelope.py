@@ -81,7 +81,7 @@ class Envelope:
                     f"the tally of endings, or the fleet, cannot be read or written: {error}",
                 )
             if verdict.began:
-                self._tell(verdict.tally, verdict.why)
+                self._publish(verdict.tally, verdict.why)
             return Admission(verdict.admitted, verdict.why)
         return Admission(frozenset(), "others keep writing the tally of endings")
 
@@ -95,7 +95,7 @@ class Envelope:
         tallies = [self.tallies.get(kind).tally for kind in EndingKind]
         return tuple(tally for tally in tallies if tally.is_holding(now))
 
-    def _tell(self, tally: Tally, why: str) -> None:
+    def _publish(self, tally: Tally, why: str) -> None:
         if tally.held is not None:
             self.publisher.publish(
                 [

@@ -82,11 +82,11 @@ def advice_lines(answer: AdviceAnswer) -> Iterator[Line | str]:
         for number, change in enumerate(answer.changes, start=1):
             yield f"{number}: {printable(change.command)}"
             yield f"   but {printable('; '.join(change.against))}"
-        yield f"now:       {_told(answer.before)}"
-        yield f"with this: {_told(answer.after)}"
+        yield f"now:       {_in_words(answer.before)}"
+        yield f"with this: {_in_words(answer.after)}"
     else:
         yield "change nothing: no other number of units would have been cheaper for sure"
-        yield f"now: {_told(answer.before)}"
+        yield f"now: {_in_words(answer.before)}"
     for note in answer.notes:
         yield f"note: {printable(note)}"
 
@@ -114,7 +114,7 @@ def _changed(change: AdvisedChange) -> str:
     return f"{name}: {change.units} to {change.units_advised} {printable(change.instance_type)} in {change.zone}"
 
 
-def _told(cost: AdvisedCost) -> str:
+def _in_words(cost: AdvisedCost) -> str:
     return (
         f"reservations {_usd(cost.held_micro_usd)}, beside them {_usd(cost.bought_micro_usd)}, waiting"
         f" {_hours(cost.waiting_replica_s)} of replicas, worth {_usd(cost.waiting_micro_usd)}"

@@ -36,7 +36,7 @@ def watch(
                 if known is None or known.get(listing.name(row)) != now[listing.name(row)]
             ]
             gone = sorted(set(known or ()) - now.keys())
-            titles = _tell(rows, changed, gone, listing, form, titles)
+            titles = _print_change(rows, changed, gone, listing, form, titles)
             wait_s = LEAST_S if changed or gone else min(MOST_S, wait_s * _GROWS)
             known = now
             pause(wait_s)
@@ -44,7 +44,7 @@ def watch(
         return
 
 
-def _tell(
+def _print_change(
     rows: Sequence[Any],
     changed: Sequence[Any],
     gone: Sequence[str],

@@ -281,7 +281,7 @@ class _Search:
             return _Refused(
                 f"its replicas would not all be placed: {plan.unplaced[0].message}"
             )
-        if climber := self.world.begins_anew(plan):
+        if climber := self.world.begins_again(plan):
             return _Refused(
                 f"{climber} would begin its fallback ladder again, and not move to the nodes that stay"
             )
@@ -294,7 +294,7 @@ class _Search:
     ) -> Judgement | None:
         """Return the best with one node instead of several that cost still less, if it is an improvement, too."""
         plan = self.world.without(removed, closed=closed, on_one_node=True)
-        if plan.unplaced or self.world.begins_anew(plan):
+        if plan.unplaced or self.world.begins_again(plan):
             return None
         judgement = self._rule.judged(removed, plan)
         return None if judgement.refusals else judgement

@@ -174,7 +174,7 @@ def _replacement(
 def _planned(world: PassState, candidate: Candidate, *, credit_slots: bool = False) -> Plan:
     """Plan for the node's replicas; those that would begin their fallback ladder again are handed over to new nodes."""
     plan = world.without((candidate,), credit_slots=credit_slots)
-    if world.begins_anew(plan) is None:
+    if world.begins_again(plan) is None:
         return plan
     return world.without(
         (candidate,),

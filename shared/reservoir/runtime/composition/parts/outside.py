@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar, cast
 
 from reservoir.ports.messaging import EventPublisher, WorkQueue
 from reservoir.runtime.composition.parts.aws_outside import AwsOutside
-from reservoir.runtime.correlation import SentInTheLog, ToldInTheLog
+from reservoir.runtime.correlation import LoggedBus, LoggedQueue
 from reservoir.runtime.outside import Outside
 from reservoir.runtime.settings import Settings
 
@@ -29,12 +29,12 @@ class _FunctionOutside(AwsOutside):
     @cached_property
     def publisher(self) -> EventPublisher:
         """The outbound bus; events that are published are logged too."""
-        return ToldInTheLog(super().publisher)
+        return LoggedBus(super().publisher)
 
     @cached_property
     def queue(self) -> WorkQueue:
         """The planning and the launch queue; which launches are sent is in the log too."""
-        return SentInTheLog(super().queue)
+        return LoggedQueue(super().queue)
 
 
 _given: Final[ContextVar[Process | None]] = ContextVar("process", default=None)
