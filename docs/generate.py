@@ -104,8 +104,9 @@ kubectl: `-l team=research,stage!=test`, `-l 'zone in (a,b)'`, `-l spot`, `-l '!
 tags. Workloads are those of the namespace `default`, unless `-n` or `-A` chooses others. Some objects are found by name
 alone: workloads that neither wait nor have a place, nodes and reservations that have ended, and decisions about no node
 that lives or had an event within the hour. Events are those of the last hour (`reservoir events` has more). Listings
-are read by an index or by keys ([ADR 93](adr/0093-list-by-what-is-alive.md)). Of workloads that wait, up to 20,000 and
-64 MiB are read, each namespace its part; the error stream says how many were left out, and `-n` or a name finds them.
+are read by an index or by keys ([ADR 93](adr/0093-list-and-show-what-is-alive.md)). Of workloads that wait, up to
+20,000 and 64 MiB are read, each namespace its part; the error stream says how many were left out, and `-n` or a name
+finds them.
 
 Selectors choose a decision by the nodes that it launched or ended: one of them must have the labels, the pool, the
 state, and a workload of the namespace. They choose an event by its object: the namespace of a workload, the pool of a
@@ -113,10 +114,10 @@ node or a pool itself, the labels of workloads, nodes and reservations. An objec
 labels: a node for a week, a workload for 15 days, a reservation for 30. An event's state is that of its object after
 it: `--state draining` chooses `Node Draining`. `reservoir events` takes the same selectors, also with `-f`.
 
-Blocks are Capacity Blocks that EC2 would sell now ([ADR 290](adr/0290-buy-an-offering-once.md)). A question names
-count, type and duration: `reservoir get blocks "4 p5.48xlarge for 2d"`. `describe` also prints the command that shows
-what a block would change (`reservoir plan --with`), and the one that buys it. `reservoir get blocks p5.48xlarge --for
-NAMESPACE/NAME` says which block to buy for workloads that wait, or to buy none ([more](buying.md#which-block)).
+Blocks are Capacity Blocks that EC2 would sell now ([ADR 290](adr/0290-change-reservations-by-hand-once.md)). A question
+names count, type and duration: `reservoir get blocks "4 p5.48xlarge for 2d"`. `describe` also prints the command that
+shows what a block would change (`reservoir plan --with`), and the one that buys it. `reservoir get blocks p5.48xlarge
+--for NAMESPACE/NAME` says which block to buy for workloads that wait, or to buy none ([more](buying.md#which-block)).
 
 | noun | also | chosen by | columns (with `-o wide`) |
 |---|---|---|---|

@@ -1,7 +1,7 @@
 """The figures of ``reservoir status``, as gauges in OpenMetrics' text form.
 
 Written here and not by a library: the form of gauges is a few lines, and every installation of the command line would
-carry another package for it (docs/adr/0093-list-by-what-is-alive.md).
+carry another package for it (docs/adr/0093-list-and-show-what-is-alive.md).
 """
 
 from collections.abc import Callable, Iterator, Mapping
