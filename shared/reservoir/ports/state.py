@@ -38,7 +38,7 @@ class ConflictError(Exception):
 
 
 class UnreadableRowsError(UnreadableRowError):
-    """Rows cannot be read; ``rows`` are their keys. What they say is not known, and never "nothing"."""
+    """Rows cannot be read; ``rows`` are their keys. Their content is not known, and never taken for nothing."""
 
     def __init__(self, rows: Sequence[str]) -> None:
         self.rows = tuple(sorted(rows))
@@ -80,7 +80,7 @@ class WorkloadRecord:
     sent_at: datetime | None = None  # when it was stored
     # SQS's id of the message that it began with; kept until it is withdrawn
     correlation_id: str | None = None
-    # By generation, each the last with its terms: what replicas that were placed before an update were placed with.
+    # By generation, the last workload of each: the terms of replicas that were placed before an update.
     former: tuple[Workload, ...] = ()
     rollout: Rollout | None = None  # as the last pass of disruption left it
     # a newer release's fields

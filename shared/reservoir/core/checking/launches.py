@@ -52,7 +52,7 @@ def _is_fine(
     load: int,
     classes: int,
 ) -> bool:
-    """Whether the node is like one that was judged: nearly every one is."""
+    """Whether the node is like one that was judged before: nearly every one is."""
     return (
         classes in launch_class.fine
         and facts.packing.fits(load, launch_class.least)
@@ -63,7 +63,7 @@ def _is_fine(
 def _judged(
     facts: Facts, topology: Topology, host: Host, load: int, classes: int
 ) -> Iterator[Violation]:
-    """Check one node, and remember that nothing speaks against such a content where nothing does."""
+    """Check one node, and remember its content if there is no violation."""
     found = (
         [_strangers(facts, host)]
         if classes & STRANGER

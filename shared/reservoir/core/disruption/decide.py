@@ -82,14 +82,14 @@ def decide_disruption(
 ) -> DisruptionDecision:
     """Decide what to disrupt. Pure: the same input gives the same decision.
 
-    ``effort`` bounds what is simulated (``reservoir.core.disruption.effort``; None: as much as a fleet of this size is
-    worth); what it does not suffice for waits.
+    ``effort`` bounds the simulations (``reservoir.core.disruption.effort``; None: as much as a fleet of this size is
+    worth); nodes for which it does not suffice wait.
 
-    Units on loan that their owners wait for are taken back first, and static pools let go what they have too many.
-    On-demand and spot nodes that are empty go; then drifted nodes are replaced; then free units are split off for nodes
-    that EC2 can move into them without a restart; then consolidation moves work, empty
-    reserved nodes being welcome destinations; what is reserved and still empty then goes back to its reservation.
-    Units that lie idle after all of that may move to equal reservations, if pools say so.
+    Loans that their owners wait for are reclaimed first, and surplus nodes of static pools end. Then, in this order:
+    empty on-demand and spot nodes end; drifted nodes are replaced; free units are split off for nodes that EC2 can move
+    into them without a restart; consolidation moves work, also onto empty reserved nodes; reserved nodes that are still
+    empty end, and their units go back. Units that are idle after that may move to equal reservations, if pools allow
+    it.
     """
     left = Effort(effort_a_pass(len(given.snapshot.nodes)) if effort is None else effort)
     decider = _Pass(
@@ -111,7 +111,7 @@ def _closed(given: DisruptionInput, now: datetime) -> Iterator[str]:
     """Yield nodes onto which nothing may be moved.
 
     Their pool was deleted, they do not run yet and may never do so, their room is promised to others, or they changed
-    less than consolidateAfter ago: what settles down is left to do so (R-173).
+    less than consolidateAfter ago: such nodes are left to settle (R-173).
     """
     pools = {pool.name: pool for pool in given.snapshot.node_pools}
     for node in given.snapshot.nodes:
@@ -143,7 +143,7 @@ class _Pass:
         self._commands: list[DisruptionCommand] = []
         self._moves: tuple[UnitMove, ...] = ()
         self._splits: tuple[UnitSplit, ...] = ()
-        # that EC2 could move into a unit, whatever may be done to them otherwise
+        # that EC2 could move into a unit, whatever else may be done to them
         self._at_groups: list[Candidate] = []
         self._refusals: dict[str, str] = {}
         # of drifted nodes that stay; it comes before any other reason
@@ -157,7 +157,7 @@ class _Pass:
             candidate for candidate in self._candidates if self._may_consolidate(candidate)
         ]
 
-    # Branches: one question after the other about each node; the answers say for which reasons it may go.
+    # Branches: one question after the other about each node; the answers give the reasons for which it may end.
     def _sort_out(self) -> None:
         snapshot = self._given.snapshot
         pools = {pool.name: pool for pool in snapshot.node_pools}
@@ -183,7 +183,7 @@ class _Pass:
             if blocked is not None:
                 self._refusals[claim.id] = blocked
                 continue
-            # whose unit would only be taken for a new node of the pool
+            # their units would only be taken for new nodes of the pool
             if not pool.is_static:
                 # work with do-not-disrupt has its lender's grace
                 self._reclaimable.append(candidate)
@@ -202,7 +202,7 @@ class _Pass:
         self._candidates.sort(key=lambda candidate: candidate.order)
 
     def _sort_out_orphan(self, node: Node, claim: NodeClaim, pool: NodePool) -> None:
-        """Let a node of a deleted pool go as a drifted one does; what must not be disturbed is not."""
+        """End a node of a deleted pool as a drifted one; a node that must not be disturbed stays."""
         workloads = self._given.snapshot.workloads
         why = f"NodePool {pool.name} was deleted"
         stays = blocked_reason(claim, self._world.now) or protected_reason(
@@ -231,7 +231,7 @@ class _Pass:
         return reason is None
 
     def expect_pending(self) -> None:
-        """Leave the room that demand which waits will take, and the nodes that it will take it on."""
+        """Reserve the room that waiting demand will take, and the nodes that it will take it on."""
         if not self._given.snapshot.demands or not self._may_act():
             return
         plan = self._waiting = self._world.pending()
@@ -261,7 +261,7 @@ class _Pass:
         )
 
     def reclaim(self) -> None:
-        """Let nodes go whose units, or room, were lent, and whose owners wait for them; a gang goes whole."""
+        """End nodes whose units, or room, are loans that their owners wait for; a gang ends whole."""
         if self._waiting is None or not self._waiting.unplaced:
             return
         units = list(
@@ -288,7 +288,7 @@ class _Pass:
             )
 
     def scale_down(self) -> None:
-        """Let nodes go that static pools have too many of."""
+        """End surplus nodes of static pools."""
         snapshot = self._given.snapshot
         reserved = ReservedCapacity.of(
             snapshot.reservations,
@@ -332,7 +332,7 @@ class _Pass:
         self._begin(outcome.commands)
 
     def split_units(self) -> None:
-        """Split units off for nodes that EC2 moves into them; such a node, and its like, is left alone meanwhile."""
+        """Split units off for nodes that EC2 moves into them; those, and similar ones, are left alone meanwhile."""
         going = {candidate.id for candidate, _ in self._drifted}
         going.update(chain.from_iterable(command.claim_ids for command in self._commands))
         staying = _without(self._at_groups, going)
@@ -385,7 +385,7 @@ class _Pass:
         self._delete_empty(going, "empty; the unit goes back to its reservation")
 
     def move_units(self) -> None:
-        """Let free units go to reservations where waiting demand, or nodes that are paid for, can use them."""
+        """Move free units to reservations where waiting demand, or bought nodes, can use them."""
         wanting = [
             pool.name
             for pool in self._world.snapshot.node_pools

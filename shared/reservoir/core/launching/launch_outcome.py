@@ -1,7 +1,7 @@
-"""What came of one launch attempt: instances to share out among its claims, and refusals to react to.
+"""The outcome of one launch attempt: instances to assign to its claims, and refusals to react to.
 
-Everything here is a function of the recorded request and the recorded outcome, so that a function that was killed, or
-a message that came twice, arrives at the same assignment and the same reactions.
+Everything here is a function of the recorded request and the recorded outcome, so that a function that was killed, or a
+message that came twice, arrives at the same assignment and the same reactions.
 """
 
 from collections.abc import Collection, Mapping, Sequence

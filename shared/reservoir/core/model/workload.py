@@ -180,7 +180,7 @@ class Workload:
     max_price_micro_usd_per_hour: int | None = None
     do_not_disrupt: bool = False
     handover: bool | None = None
-    # None: what runs stays as it was placed until it leaves
+    # None: running replicas stay as they were placed until they leave
     rolling_update: RollingUpdate | None = None
     # a newer release's fields
     unknown: Mapping[str, Any] = field(default_factory=dict, metadata=KEEPS_UNKNOWN)
@@ -213,7 +213,7 @@ class Workload:
 
     @property
     def may_be_split(self) -> bool:
-        """Whether it may run for a part of its time in a reservation that ends before it is through."""
+        """Whether it may run for a part of its time in a reservation that ends before it does."""
         return self.handover is True and self.duration_s is not None
 
     def across_ends(self) -> "Workload":
@@ -295,7 +295,7 @@ class Demand:
 
     @property
     def is_price_capped(self) -> bool:
-        """Whether what may be paid for its nodes is bounded, by the workload or by its team's budget."""
+        """Whether the price of its nodes is bounded, by the workload or by its team's budget."""
         return (
             self.workload.max_price_micro_usd_per_hour is not None
             or self.budget_atto_usd_per_hour is not None

@@ -1,8 +1,8 @@
-"""The drain protocol, one for every reason: notify, wait for releases or the deadline, terminate, say that it is gone.
+"""The drain protocol, one for every reason: notify, wait for releases or the deadline, terminate, publish the end.
 
-Each step is announced before it is committed. A function that dies in between announces again when it is repeated
-(with the same drain id); the other order would lose announcements. Before that, what EC2 does not force passes the
-safety envelope.
+Each step is announced before it is committed. A function that dies in between announces again when it is repeated (with
+the same drain id); the other order would lose announcements. Before that, the safety envelope decides about every
+ending that EC2 does not force.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -45,7 +45,7 @@ from reservoir.usecases.claims.claim_moves import (
 from reservoir.usecases.draining.let_followers_start import LetFollowersStart
 from reservoir.usecases.safety.envelope import Envelope
 
-# Writes what a decision makes of a claim and takes the replicas off it; None when there is nothing to do (any more).
+# Writes the claim that a decision returns and takes its replicas off it; None when nothing is left to do.
 TakeOff = Callable[[NodeClaim, Decide], NodeClaim | None]
 
 _UNKNOWN_WORKLOAD: Final = "a workload on it cannot be read"
@@ -80,7 +80,7 @@ class Moves:
 
 @dataclass(frozen=True, slots=True)
 class Draining:
-    """Drains nodes. Methods take many claims, so that EC2 and the bus are asked as seldom as they allow."""
+    """Drains nodes. Methods take many claims, so that calls of EC2 and of the bus are few."""
 
     claims: NodeClaimStore
     workloads: WorkloadStore
@@ -96,13 +96,13 @@ class Draining:
     def begin_drains(
         self, requests: Sequence[DrainRequest], hand_over: TakeOff | None = None
     ) -> Moves:
-        """Start drains, or move the deadlines of those under way forward, as far as the safety envelope lets them.
+        """Start drains, or move the deadlines of current drains forward, as far as the safety envelope allows.
 
-        Whatever was decided before, the present counts: a sweep that was held up announces no deadline that has passed.
-        A deadline is at least the longest checkpointPeriod of the workloads on the node, unless it was given; the
-        longest notice of the deployment and the pool's terminationGracePeriod bound it. The replicas are demand again
-        at once, so that they are replaced before the node is gone; withdrawn ones are simply taken off. ``hand_over``
-        moves them elsewhere instead. Raises UnreadableRowsError.
+        Deadlines are counted from now, so that a sweep that was delayed announces none that has passed. A deadline is
+        at least the longest checkpointPeriod of the workloads on the node, unless it was given; the longest notice of
+        the deployment and the pool's terminationGracePeriod bound it. The replicas are demand again at once, so that
+        they are replaced before the node is gone; withdrawn ones are simply taken off. ``hand_over`` moves them
+        elsewhere instead. Raises UnreadableRowsError.
         """
         now = self.clock.now()
         begins = self._begins(requests, now)
@@ -333,7 +333,7 @@ class Draining:
             now,
         )
         if claims:
-            # Also when another run committed it: that one may have died before it could wake anybody.
+            # Also when another run committed it: that one may have died before it woke the planner.
             self.queue.wake_planner(
                 reason="node terminated", workload_keys=placed_keys(claims)
             )
@@ -472,7 +472,7 @@ def _awaiting(drained: Drain | None) -> Sequence[PlacedReplicas]:
 def _each(
     claims: Sequence[NodeClaim], take_off: TakeOff, begins: Mapping[str, Decide]
 ) -> Moves:
-    """Move claims one by one; one that is fought over does not hold back the others."""
+    """Move claims one by one; a claim that other processes keep changing does not hold back the others."""
     moved: list[NodeClaim] = []
     lost: list[str] = []
     for claim in claims:

@@ -101,7 +101,7 @@ class LaunchResult(StrEnum):
 
 @dataclass(slots=True)
 class LaunchReport:
-    """Counts of one run, for metrics, and whose replicas it was about."""
+    """Counts of one run, for metrics, and the workloads that it concerned."""
 
     result: LaunchResult = LaunchResult.DONE
     launched_count: int = 0
@@ -144,10 +144,10 @@ class Launch:
         return Adoption(self.instances, self.claims, self.clock)
 
     def run(self, batch: LaunchBatch) -> LaunchReport:
-        """Launch what of the batch still waits. Safe to repeat, concurrently too.
+        """Launch the claims of the batch that still wait. Safe to repeat, concurrently too.
 
         Throttles and lost answers send the batch again with a delay. Any other AwsError is raised, so that the message
-        comes back; so are ConflictError (others move a claim all the time) and UnreadableRowsError (of the batch).
+        comes back; so are ConflictError (other processes keep changing a claim) and UnreadableRowsError (of the batch).
         """
         report = LaunchReport()
         try:
@@ -157,7 +157,7 @@ class Launch:
             report.is_throttled = isinstance(error, ThrottledError)
             finished = False
         if report.launched_count < len(batch.claim_ids) and self._any_failed(batch):
-            # Again on every repeat: a wake that was lost is worse.
+            # Again on every repeat: losing a wake-up would be worse.
             self.queue.wake_planner(
                 reason="launch failed", workload_keys=report.workload_keys
             )
@@ -201,7 +201,7 @@ class Launch:
     ) -> tuple[LaunchAttempt | None, datetime | None]:
         """Record the intent of the next attempt; None when nothing is left to launch.
 
-        With it comes when the reservation that it asks for was observed, as far as this run has read.
+        Returns with it when its reservation was observed, as far as this run has read.
         """
         waiting = _waiting(batch, claims)
         if any(map(_is_superfluous, waiting)):
@@ -250,7 +250,7 @@ class Launch:
             self._give_up(waiting, "NodeClassNotReady", reason or "", report)
             return None, None
         going = self._going(waiting, node_class, now)
-        # Their addresses are taken, whether or not EC2's count of them was read since.
+        # Their addresses are taken, whether or not EC2's count was read since.
         launched = () if previous is None else claims.values()
         request = self._request(going, waiting, launched, node_class, reading, now, report)
         if request is None:
@@ -290,7 +290,7 @@ class Launch:
         now: datetime,
         report: LaunchReport,
     ) -> LaunchRequest | None:
-        """Build the request for those ``going``, make its launch templates; None when EC2 will not be asked.
+        """Build the request for the claims ``going`` and make its launch templates; None when EC2 will not be called.
 
         Templates come before the attempt is recorded: where EC2 refuses one, nothing can have been launched yet.
         """
@@ -362,7 +362,7 @@ class Launch:
         observed_at: datetime | None,
         report: LaunchReport,
     ) -> bool:
-        """Bring the attempt to its end; return whether it makes sense to go on at once."""
+        """Bring the attempt to its end; return whether the next one may begin at once."""
         report.attempt_count += 1
         marked: Mapping[str, NodeClaim] = {}
         if attempt.outcome is None:
@@ -380,7 +380,7 @@ class Launch:
             )
             attempt = self.attempts.resolve(attempt, outcome.not_before(observed_at))
         if attempt.outcome is None:
-            # another run is ahead and has begun the next attempt: go on with that one
+            # another run is ahead and has begun the next attempt: continue with that one
             return True
         kinds = {error.kind for error in attempt.result.errors}
         report.error_codes += [error.code for error in attempt.result.errors]
@@ -474,13 +474,13 @@ class Launch:
         report: LaunchReport,
         until: datetime | None = None,
     ) -> None:
-        """Fail claims for which EC2 is not asked, or no longer: announce, then give back."""
+        """Fail claims for which EC2 is not called, or no longer: announce, then give back."""
         self.publisher.publish([launch_failed(waiting, code, message, until)])
         report.failed_count += self.outcomes.fail(waiting, message)
 
 
 def _waiting(batch: LaunchBatch, claims: Mapping[str, NodeClaim]) -> list[NodeClaim]:
-    """Return the claims of the batch without an instance that are like the first: one unlike it spoils no batch."""
+    """Return the claims of the batch without an instance that are like the first: one that differs spoils no batch."""
     found = (claims[claim_id] for claim_id in sorted(claims))
     waiting = [
         claim
@@ -499,9 +499,9 @@ def _is_marked(attempt: LaunchAttempt, claim: NodeClaim | None) -> bool:
 
 
 def _is_unanswered(batch: LaunchBatch, previous: LaunchAttempt | None) -> bool:
-    """Whether the batch's last attempt ended because nothing was found of it, after EC2 was asked again and again.
+    """Whether the batch's last attempt ended without a trace, after EC2 was asked again and again.
 
-    Asking for the same once more would leave it open for as long again; nothing can be launched by it any more.
+    A new attempt would stay open for as long again; the old one can launch nothing any more.
     """
     outcome = None if previous is None else previous.outcome
     if previous is None or outcome is None or outcome.launched_at is None:

@@ -134,7 +134,7 @@ class Collect:
         )
 
     def _resend(self, live: Sequence[NodeClaim], now: datetime) -> int:
-        """Send batches again whose claims still wait; a launch that is under way is not disturbed by it."""
+        """Send batches again whose claims still wait; a launch in progress is not disturbed by it."""
         old = [
             claim
             for claim in live
@@ -158,7 +158,7 @@ class Collect:
     def _broken_gangs(self, waiting: Sequence[NodeClaim]) -> frozenset[str]:
         """Return gangs that are not whole: the planner died half-way, and its next pass gives their claims back.
 
-        Launching them now would bring part of a gang.
+        Launching them now would launch part of a gang.
         """
         gangs = {claim.gang_key for claim in waiting if claim.gang_key is not None}
         records, lost = unreadable.workloads(self.workloads, gangs)
@@ -167,7 +167,7 @@ class Collect:
         )
 
     def _explained_ids(self, owned: Sequence[Instance]) -> frozenset[str]:
-        """Return the instances that a claim names whose workloads are known, or the launch of whose batch is."""
+        """Return the instances that a claim of a known workload names, or whose batch has a known launch."""
         named = self.claims.find_by_instance([instance.id for instance in owned])
         placed = placed_keys(named.values())
         missing = placed - self.workloads.get_many(placed).keys()
@@ -194,7 +194,7 @@ class Collect:
         tables: Recognition,
         now: datetime,
     ) -> tuple[list[str], dict[str, str]]:
-        """Return what no claim has or can come to have: instances proven to be ours, and why others are spared."""
+        """Return instances that no claim has or can get: those proven to be ours, and why others are spared."""
         suspects = [instance for instance in owned if is_suspect(instance, now)]
         taken, lost = unreadable.claims_by_instance(
             self.claims, [instance.id for instance in suspects]

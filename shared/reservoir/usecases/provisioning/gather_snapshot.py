@@ -58,7 +58,8 @@ from reservoir.usecases.policy.policy_objects import Policy, policy_of
 from reservoir.usecases.policy.resolve_node_classes import BLOCK_REST
 from reservoir.usecases.provisioning.recent_commits import RecentCommits
 
-# Listings may lag the last commit by moments; a workload whose rules depend on where its replicas run is waited for.
+# Listings may lag the last commit by moments; for a workload whose rules depend on where its replicas run, the pass
+# waits.
 _READS_MAX: Final = 3
 # at a class that was applied just now, and at reservations
 _NEXT_LOOK: Final = timedelta(minutes=1)
@@ -94,13 +95,13 @@ class Gathered:
         )
 
     def correlation_ids(self) -> Mapping[str, str | None]:
-        """Return what each workload is followed by, by key."""
+        """Return the correlation id of each workload, by key."""
         return {key: record.correlation_id for key, record in self.records.items()}
 
 
 @dataclass(frozen=True)
 class PolicyReading:
-    """Policy and reservations, which are being read."""
+    """Policy and reservations, while they are being read."""
 
     objects: Future[tuple[PolicyObject, ...]]
     reservations: Future[tuple[ReservationRecord, ...]]
@@ -168,7 +169,7 @@ class SnapshotGatherer:
         )
 
     def planning_groups(self, reading: PolicyReading) -> PlanningGroups:
-        """Return which NodePools have to do with each other."""
+        """Return the groups of NodePools that share something."""
         policy = reading.policy
         return PlanningGroups(
             policy.node_pools,
@@ -189,9 +190,9 @@ class SnapshotGatherer:
     ) -> Gathered:
         """Read everything.
 
-        ``reading`` has begun, None: begin. ``needing`` are keys of workloads that are known to need planning, None:
-        find them; ``recent`` is what listings may not show yet; ``live`` are the claims as they were just listed, None:
-        list them. Raises UnreadableRowsError when the catalogue cannot be read.
+        ``reading`` has begun, None: begin. ``needing``: keys of workloads that need planning, None: find them;
+        ``recent``: commits that listings may not show yet; ``live``: the claims as they were just listed, None: list
+        them. Raises UnreadableRowsError when the catalogue cannot be read.
         """
         submit = self.executor.submit
         reading = self.read_policy() if reading is None else reading
@@ -312,7 +313,7 @@ class SnapshotGatherer:
     def _unlisted_pools(
         self, objects: Iterable[PolicyObject], claims: Iterable[NodeClaim]
     ) -> Iterator[PolicyObject]:
-        """Yield pools of claims that the listing leaves out: it may lag, and nodes of a deleted pool go."""
+        """Yield pools of claims that the listing leaves out: it may lag, and nodes of a deleted pool end."""
         listed = {stored.name for stored in objects if stored.kind is PolicyKind.NODE_POOL}
         for name in sorted({claim.node_pool_name for claim in claims} - listed):
             try:
@@ -499,7 +500,7 @@ def _wanting_a_place(record: WorkloadRecord, leaving_count: int) -> int:
 
 
 def _was_late(record: WorkloadRecord) -> bool | None:
-    """Whether time was short when a pass last looked at what waits; None where none has."""
+    """Return whether time was short when a pass last considered the waiting replicas; None before the first pass."""
     if not record.unplaced:
         return None
     return any(item.code is ReasonCode.OUT_OF_TIME for item in record.unplaced)
