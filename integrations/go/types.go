@@ -113,7 +113,7 @@ type WorkloadMetadata struct {
 	Uid interface{} `json:"uid,omitempty"`
 }
 
-// A drain that is under way.
+// A drain in progress.
 type DrainStatus struct {
 	// Replicas of the workload that have not been released.
 	Awaiting   int64       `json:"awaiting"`

@@ -810,7 +810,7 @@ export interface WorkloadAccepted {
   workload: WorkloadRef;
 }
 /**
- * A drain that is under way.
+ * A drain in progress.
  */
 export interface DrainStatus {
   /**

@@ -1,6 +1,6 @@
 """Copies what commands write to a log group of CloudWatch Logs, a stream for each process.
 
-How far a file has been copied is kept beside it, so that an agent that is started anew goes on there. What was sent
+How far a file has been copied is kept beside it, so that an agent that is started again goes on there. What was sent
 just before an agent died may be copied twice; nothing is left out but what exceeds the rate below.
 """
 
@@ -49,7 +49,7 @@ class _CopiedFile:
             return None
         size = self._path.stat().st_size
         has_grown, self._size_before = size != self._size_before, size
-        if size < self._offset:  # somebody has emptied it
+        if size < self._offset:  # another program has emptied it
             self._offset = 0
         if size - self._offset > LONGEST_LEAD_BYTES:
             return self._jump(size)

@@ -1,10 +1,10 @@
 """What the agent does next: a state machine without a clock, network or process of its own.
 
-It is told what the node's identity says, which processes have ended and what time it is, and answers with actions. The
-identity is the only authority: without it nothing is started, and when it cannot be read any more, what runs goes on
-until the last deadline that was known. Replicas that it holds, because those that they follow still run elsewhere,
-start when it says so, or at the time that it named. A node in a Capacity Block knows from the beginning when it will
-have to go, so that it goes in time also when nobody is there to tell it.
+Its inputs are the node's identity, the processes that have ended and the time; its answers are actions. The identity is
+the only authority: without it nothing is started, and when it cannot be read any more, what runs goes on until the last
+deadline that was known. Replicas that it holds, because those that they follow still run elsewhere, start when it says
+so, or at the time that it named. A node in a Capacity Block knows from the beginning when it will have to go, so that
+it goes in time also when nobody is there to tell it.
 """
 
 import re
@@ -22,7 +22,7 @@ LONGEST_PAUSE_S: Final = 300
 RECOVERED_AFTER_S: Final = 600
 # Before the deadline, what has not ended by itself is killed; what is left of the node's time is for the last report.
 KILL_MARGIN_S: Final = 10
-# How long after the start of its block's drain a node goes by itself, if nobody has told it to.
+# How long after the start of its block's drain a node goes by itself, if it got no notice.
 UNTOLD_S: Final = 120
 BLOCK_ENDING: Final = "CapacityBlockEnding"  # as a drain says it
 # How often a node that waits for the others of its gang says that it is there.
@@ -134,7 +134,7 @@ class _Task:
     checkpoint: str = "none"  # none, running, done
     released: bool = False
     is_gathering: bool = False  # its gang has not met yet
-    correlation_id: str = ""  # of the workload; empty while nobody has told it
+    correlation_id: str = ""  # of the workload; empty until it is known
     predecessors: tuple[
         str, ...
     ] = ()  # claims of nodes where those still run that these follow
@@ -144,7 +144,7 @@ class _Task:
 class _Drain:
     deadline_s: float
     reason: str
-    is_own: bool = False  # nobody has told of it
+    is_own: bool = False  # not reported yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ class _BlockDrain:
     deadline_s: float
 
     def is_due(self, now_s: float) -> bool:
-        """Whether nobody has told of it for so long that the node goes by itself."""
+        """Whether no notice came for so long that the node goes by itself."""
         return now_s >= self.starts_at_s + UNTOLD_S
 
 
@@ -169,7 +169,7 @@ class NodeMachine:
         self._block_drain: _BlockDrain | None = None
         self._node_claim = ""
         self._killed = False
-        self._identity: Mapping[str, Any] = {}  # as it was told last
+        self._identity: Mapping[str, Any] = {}  # as it was reported last
         self._held_until_s: float | None = None  # when the first of what it holds may start
 
     @property
@@ -461,7 +461,7 @@ def _gang(told: Mapping[str, Any] | None) -> _Gang | None:
 
 
 def _report_ready(task: _Task, key: str, ready: Sequence[_Process]) -> Iterator[Report]:
-    """Say how many replicas have run in all, if some of ``ready`` had not been told."""
+    """Report how many replicas have run in all, if some of ``ready`` had not been reported."""
     if all(process.told_ready for process in ready):
         return
     for process in ready:

@@ -115,7 +115,7 @@ def agree(question: str, *, yes: bool) -> None:
 
 
 def can_ask() -> bool:
-    """Whether somebody sits at a terminal; lines of a pipe are no answers."""
+    """Whether a person is at a terminal; lines of a pipe are no answers."""
     return sys.stdin.isatty()
 
 

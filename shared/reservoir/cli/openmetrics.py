@@ -55,7 +55,7 @@ class Gauge:
 
 
 def exposition(status: Status, *, most: int = MOST_SERIES_A_GAUGE) -> str:
-    """Return all gauges as text. What a source does not say has no value, and is never nought."""
+    """Return all gauges as text. A figure that a source does not have has no value, and is never zero."""
     lines = chain.from_iterable(gauge.bounded(most).lines() for gauge in gauges(status))
     return "".join(f"{line}\n" for line in (*lines, "# EOF"))
 

@@ -21,7 +21,7 @@ class UnplacedDetail(Part):
 
 
 class DrainStatus(Part):
-    """A drain that is under way."""
+    """A drain in progress."""
 
     drain_id: str
     reason: DrainReason

@@ -17,7 +17,7 @@ SPOT_ROLE: Final = "AWSServiceRoleForEC2Spot"
 _NEVER_CREATED: Final = frozenset(
     {"REVIEW_IN_PROGRESS", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED"}
 )
-_KEPT: Final = "DELETE_SKIPPED"  # of a resource that CloudFormation was told to keep
+_KEPT: Final = "DELETE_SKIPPED"  # of a resource that CloudFormation kept
 _NOT_FOUND: Final = "ResourceNotFoundException"
 REFUSED: Final = frozenset({"AccessDenied", "AccessDeniedException"})
 _NOT_STANDING: Final = _NEVER_CREATED | {"DELETE_COMPLETE"}
@@ -124,7 +124,7 @@ class Account:
     def left_timers(self, stack: str) -> str | None:
         """Return the schedule group that an earlier stack of this name left: releases up to 0.2.0 kept it.
 
-        Who may not look finds none.
+        A caller who may not look finds none.
         """
         name, client = names.timers_group(stack), self.clients("scheduler")
         try:

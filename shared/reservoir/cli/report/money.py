@@ -95,7 +95,7 @@ class Metered:
     begins: str
     total: Spent
     markets: tuple[TeamUse, ...]  # summed over teams, whose names are empty
-    teams: tuple[Spent, ...]  # the dearest first
+    teams: tuple[Spent, ...]  # the largest amount first
     namespaces: tuple[TeamUse, ...]
 
     @property
@@ -114,7 +114,7 @@ def _of_team(
 def metered(
     days: Days, accounts: Mapping[AccountLine, Amount], now: datetime
 ) -> Metered | None:
-    """Return what the accounts have of these days; None where they have nothing, which is not the same as nought."""
+    """Return the accounts of these days; None where they have nothing, which is not the same as zero."""
     lines = {
         it: amount
         for it, amount in accounts.items()

@@ -60,7 +60,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One reservation. ``row`` has its dates; ``sample`` its counts and money, None while nobody counted them."""
+    """One reservation. ``row`` has its dates; ``sample`` its counts and money, None before they were counted."""
 
     row: ReservationRow
     sample: ReservationSample | None
@@ -80,12 +80,12 @@ def lanes(
     past: Mapping[str, Sequence[Point]],
     team_of: TeamOf,
 ) -> list[Lane]:
-    """Return a lane for each reservation: those with the dearest idle units first, then the largest.
+    """Return a lane for each reservation: those with the most expensive idle units first, then the largest.
 
     Parameters
     ----------
     counted, past
-        What is in each reservation now, and what was, by id.
+        Present and past units of each reservation, by id.
     """
     found = [
         _lane(

@@ -17,7 +17,7 @@ from reservoir.cli.ui.picture import Picture, TeamMoney
 from reservoir.core.history.sample import Sample
 from reservoir.usecases.history.see_status import Unknown
 
-LANES_MAX: Final = 24  # the dearest idle; all are in `get reservations`
+LANES_MAX: Final = 24  # the most expensive idle units; all are in `get reservations`
 WAITS_MAX: Final = 50
 TEAMS_MAX: Final = 50
 NOTABLE_MAX: Final = 20

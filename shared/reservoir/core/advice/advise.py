@@ -61,7 +61,7 @@ class UnitChange:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What to change, the dearest first; nothing is an answer too. ``after`` is with all of it."""
+    """What to change, the largest cost first; nothing is an answer too. ``after``: with all of it."""
 
     since: datetime
     until: datetime

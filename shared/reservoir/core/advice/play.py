@@ -38,7 +38,7 @@ _ALL: Final = 1_000_000  # as many nodes as a budget would allow to go
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What came of it, week by week; ``started_s`` is after how long each life had all of its places."""
+    """The results, week by week; ``started_s``: after how long each life had all of its places."""
 
     weeks: tuple[Cost, ...]
     started_s: Mapping[str, int]

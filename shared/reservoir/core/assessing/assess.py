@@ -87,7 +87,7 @@ class Beside:
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """All of it: the dearest idle first."""
+    """All of it: the most expensive idle units first."""
 
     uses: tuple[Use, ...]
     beside: tuple[Beside, ...]

@@ -22,8 +22,8 @@ _TOLD_WITHIN: Final = timedelta(seconds=1)
 class DiscoveryTurn:
     """``began_at``: of the latest reading that events asked for, None if that failed.
 
-    ``busy_until``: None while no reading is under way. ``asked_for``: when the next one may begin at the earliest, None
-    while none is asked for.
+    ``busy_until``: None while no reading is in progress. ``asked_for``: when the next one may begin at the earliest,
+    None while none is asked for.
     """
 
     began_at: datetime | None

@@ -50,7 +50,7 @@ class ReservedPrices:
 
     @classmethod
     def of(cls, instance_types: Iterable[InstanceType]) -> "ReservedPrices":
-        """Derive the ODCR RFC's ratio: dearest on-demand over cheapest spot price."""
+        """Compute the ODCR RFC's ratio: the highest on-demand price over the lowest spot price."""
         dearest, cheapest = 0, 0
         for instance_type in instance_types:
             dearest = max(dearest, instance_type.on_demand_price_micro_usd_per_hour or 0)
@@ -65,7 +65,7 @@ class ReservedPrices:
         )
 
     def atto_usd_per_hour(self, instance_type: InstanceType) -> int:
-        """Price one reserved unit of the type; a type without any known price counts as the dearest."""
+        """Price one reserved unit of the type; a type without any known price counts as the most expensive."""
         return reserved_price_atto_usd(
             self.on_demand_micro_usd(instance_type), self.divisor
         )

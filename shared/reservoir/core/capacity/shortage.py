@@ -66,8 +66,8 @@ def forgotten_at(shortage: Shortage) -> datetime:
 def after_failure(previous: Shortage | None, now: datetime) -> Shortage:
     """Return the shortage after EC2 had nothing at ``now``.
 
-    A failure while the offering rests (a launch that was under way, or the same answer applied twice) starts the same
-    rest again without doubling it.
+    A failure while the offering rests (a launch in progress, or the same answer applied twice) starts the same rest
+    again without doubling it.
     """
     if previous is None or now > forgotten_at(previous):
         return Shortage(now + FIRST_REST)

@@ -73,7 +73,7 @@ def _on_demand(facts: Facts) -> Iterator[_Sold]:
 
 
 def _dearest(facts: Facts, launch: PlannedNodes) -> _Priced:
-    """Return the dearest spot offering that the launch may become."""
+    """Return the most expensive spot offering that the launch may become."""
     spot = [
         key
         for key in (launch.offering, *launch.alternatives)

@@ -192,7 +192,8 @@ def _limits(facts: Facts) -> Iterator[Violation]:
 def _prices(facts: Facts) -> Iterator[Violation]:
     """Charge a workload with the new nodes that carry nothing else: any fair sharing of the others charges more.
 
-    Each counts as the dearest that it may be launched as; under minValues variety is wanted whatever it costs.
+    Each counts as the most expensive offering that it may be launched as; under minValues variety is wanted whatever it
+    costs.
     """
     if all(
         class_.first.max_price_micro_usd_per_hour is None

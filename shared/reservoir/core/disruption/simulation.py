@@ -27,7 +27,7 @@ from reservoir.core.scheduling_terms.resources import NODES, Resources, counted
 from reservoir.core.static_pools.growth import bare, growth_snapshot, launching_alone
 
 # Replicas that run already have climbed their fallback ladder: every step is open to their replacement, to which they
-# are handed over. What they may not do is end up dearer, and that is the price rule's business.
+# are handed over. The price rule sees to it that they do not end up on more expensive nodes.
 LADDER_CLIMBED: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _PLACE_KEYS: Final = frozenset({HOSTNAME, ZONE, ZONE_ID, CAPACITY_TYPE})

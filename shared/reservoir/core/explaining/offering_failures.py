@@ -1,4 +1,4 @@
-"""What speaks against an offering, and which of many such failures a person would act on."""
+"""Why an offering cannot serve, and which of many such failures a person would act on."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -63,7 +63,7 @@ class PlaceReasons:
     def of_type(
         self, entry: Entry, instance_type: InstanceType, asked: Asked
     ) -> Iterator[Failure]:
-        """Yield what speaks against each place of a type, for replicas that fit it."""
+        """Yield why each place of a type cannot serve, for replicas that fit it."""
         reservations = selected_reservations(self._catalogue.snapshot, entry.node_class)
         for reservation in reservations:
             is_its_own = (

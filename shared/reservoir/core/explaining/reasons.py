@@ -37,7 +37,7 @@ _order = attrgetter("order")
 
 @dataclass(frozen=True, slots=True)
 class _TypeFailures:
-    """What speaks against the types of a pool, for all groups with the same requirement sets.
+    """Why the types of a pool cannot serve, for all groups with the same requirement sets.
 
     ``sized`` counts only for replicas that fit the type: the worst failure of each, the worst of all first; ``timed``
     is when any of a type's failures could change, the soonest first.
@@ -114,7 +114,7 @@ class Reasons:
         return message
 
     def _nearest_in(self, group: Group, key: str, domain: str) -> str | None:
-        """Return what speaks against the nearest place in a domain; None where nothing but the rules does."""
+        """Return why the nearest place in a domain cannot serve; None where only the rules forbid it."""
         tolerations, by_term = group.levels[-1].selection.tolerations, self._asked(group)
         found: list[Failure] = []
         for entry in self._catalogue.entries:
@@ -133,9 +133,9 @@ class Reasons:
         return min(found, key=_order).message if found else None
 
     def of_places(self, group: Group) -> Iterator[tuple[str, Failure]]:
-        """Yield what speaks against each place that is of the right kind, with the name of its pool.
+        """Yield why each place of the right kind cannot serve, with the name of its pool.
 
-        Places that nothing speaks against but their neighbours and shares are among them (``LAST``).
+        Places that could serve but for their neighbours and shares are among them (``LAST``).
         """
         by_term = self._asked(group)
         for entry in self._catalogue.entries:
@@ -152,7 +152,7 @@ class Reasons:
     def _nearest(
         self, entry: Entry, instance_type: InstanceType, by_term: Iterable[Asked]
     ) -> Iterable[Failure]:
-        """Return for each place of a type what speaks against it by the term that comes farthest there."""
+        """Return for each place of a type why it cannot serve, by the term that comes farthest there."""
         nearest: dict[OfferingKey | None, Failure] = {}
         for asked in by_term:
             if not self._misses(entry, instance_type, asked):
@@ -269,7 +269,7 @@ class Reasons:
         return frozenset(selling - holding)
 
     def _of_entry(self, entry: Entry, group: Group, asked: Asked) -> Iterator[Failure]:
-        """Yield what speaks against a pool; against one with taints the nearest failure only, the taints counted in."""
+        """Yield why a pool cannot serve; for one with taints only the nearest failure, the taints included."""
         binding = entry.taints
         taints = tuple(untolerated(binding, asked.selection.tolerations))
         if not taints:
@@ -298,7 +298,7 @@ class Reasons:
 
     # Branches: what always fails, then what fails by size; each yields its own failure.
     def _of_tolerated(self, entry: Entry, group: Group, asked: Asked) -> Iterator[Failure]:
-        """Yield what speaks against a pool, its taints apart."""
+        """Yield why a pool cannot serve, apart from its taints."""
         wrong = self._of_wrong_pool(entry, asked)
         if wrong is not None:
             yield replace(wrong, distance=self._distance(entry, group, asked))
@@ -361,11 +361,11 @@ class Reasons:
         return self._mismatches.of_offerings(entry, asked.term)
 
     def _distance(self, entry: Entry, group: Group, asked: Asked) -> tuple[int, int]:
-        """Return how far the pool is from what else is asked: resources that its types lack, less what it gives itself.
+        """Return how far the pool is from the other requirements: missing resources of its types, less its own labels.
 
-        Several pools may lack the one thing that nobody has (a zone with a typing error): the one that was made for
-        such work is told, and not the first by name. So is the one that is asked for by its label, though it sells
-        nothing, before one that only has another value of that label.
+        Several pools may lack the one thing that none has (a zone with a typing error): the pool that was made for such
+        work is named, and not the first by name. So is the one that is asked for by its label, though it sells nothing,
+        before one that only has another value of that label.
         """
         own = entry.pool.requirements
         given = [

@@ -14,7 +14,7 @@ from reservoir.core.solver.problem.topology import NearTerm, SpreadTerm
 from reservoir.core.solver.solution.partial_plan import PartialPlan
 
 _DOMAINS_SHOWN = 3
-# What speaks against the nearest place in a domain (by topology key and value), whatever rules say; None: nothing does.
+# Why the nearest place in a domain (by topology key and value) cannot serve, apart from rules; None: it can.
 Nearest = Callable[[str, str], str | None]
 
 
@@ -131,7 +131,7 @@ class _NeighbourRules:
             yield f"anti-affinity of {owners}: in every {key} where this may run{where} is one that avoids it"
 
     def _avoiding(self, labels: Mapping[str, str]) -> list[int]:
-        """Return the terms by which those who are there keep it from such a node."""
+        """Return the terms by which the replicas there keep it from such a node."""
         return [
             term
             for term, counts in self._ledger.by_term.items()
@@ -174,7 +174,7 @@ class _NeighbourRules:
 
     # -- spread
 
-    # Branches: one explanation after the other; the first that holds is told.
+    # Branches: one explanation after the other; the first that holds is given.
     def _of_spread(self, spread: SpreadTerm) -> Iterator[str]:
         """Tell which domains hold a spread back: those that stay the emptiest, whatever is put there."""
         key, matched = spread.topology_key, self._ledger.by_term[spread.term].matched

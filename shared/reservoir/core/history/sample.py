@@ -100,7 +100,7 @@ class TeamSample:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """All of it; ``bought`` is sorted by price, the dearest first.
+    """All of it; ``bought`` is sorted by price, the highest first.
 
     ``unread_count``: workloads that wait and were not read; of each, one replica is counted as ``UNPLANNED``.
     """

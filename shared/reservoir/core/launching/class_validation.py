@@ -79,7 +79,7 @@ def claim_to_validate(
     reservations: Iterable[CapacityReservation],
     now: datetime,
 ) -> NodeClaim | None:
-    """Return the claim whose launch stands for all of the class: the cheapest that its pools could plan.
+    """Return the claim whose launch is representative of the class: the cheapest that its pools could plan.
 
     On demand where a pool allows that, then on spot, then into a reservation; for a future one, on demand: EC2 would
     refuse launches into it before it begins, and a dry run launches nothing. None: its pools allow none of these.

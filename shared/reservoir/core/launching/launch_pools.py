@@ -128,7 +128,7 @@ def _without_exotic(pools: list[LaunchPool]) -> list[LaunchPool]:
 def _without_dear_spot(
     pools: list[LaunchPool], known: Iterable[LaunchPool]
 ) -> list[LaunchPool]:
-    """Drop spot pools dearer than the cheapest on-demand alternative; the planner then takes on-demand (R-115)."""
+    """Drop spot pools that cost more than the cheapest on-demand alternative; on-demand is then taken (R-115)."""
     on_demand = [p for p in known if p.offering.capacity_type is CapacityType.ON_DEMAND]
     ceiling = min(_prices(on_demand), default=None)
     if ceiling is None or pools[0].offering.capacity_type is not CapacityType.SPOT:

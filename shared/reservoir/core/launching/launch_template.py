@@ -44,7 +44,7 @@ class NodeClassUnlaunchableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ReservationTarget:
-    """The one reservation that a launch goes into, and how CreateFleet is told."""
+    """The one reservation that a launch goes into, and how CreateFleet gets it."""
 
     reservation_id: str
     kind: ReservationKind
@@ -115,7 +115,7 @@ def launch_template(
     }
     if target is not None:
         tags[RESERVATION_TAG] = target.reservation_id
-    # Fleet tags interfaces as well, since a release that EC2's older models do not know. Whoever is right, an interface
+    # Fleet tags interfaces as well, since a release that EC2's older models do not know. In either case an interface
     # carries the owner tag, without which the launch role may not make it.
     data["TagSpecifications"] = [
         {
@@ -198,8 +198,8 @@ def _market(
     """Say where capacity comes from.
 
     Plain templates must opt out of open reservations explicitly: EC2's default preference is open, and a plain launch
-    would eat a matching open reservation that the ledger has promised to somebody else. One that targets a group has
-    no preference, which would exclude it: without a match in the group, the instance runs on demand.
+    would use up a matching open reservation whose units the ledger has promised to other claims. One that targets a
+    group has no preference, which would exclude it: without a match in the group, the instance runs on demand.
     """
     if target is None and group_arn is not None:
         at_group = {"CapacityReservationResourceGroupArn": group_arn}
@@ -252,7 +252,7 @@ def _encoded_user_data(user_data: str) -> str:
     return base64.b64encode(raw).decode()
 
 
-# A template this young may belong to a launch that is under way.
+# A template this young may belong to a launch in progress.
 TEMPLATE_GRACE: Final = timedelta(hours=1)
 # Content hashes say nothing about use; a template that is needed again is made again at its next launch.
 TEMPLATE_AGE_MAX: Final = timedelta(days=7)

@@ -233,7 +233,7 @@ class CapacityReservation(ObservedReservation):
         """Return how many units others certainly use, beside so many with our nodes.
 
         EC2's count may or may not contain a launch of a moment ago; it is taken as contained, so that no other user is
-        assumed. Units that EC2 shows as free and refuses to give belong to nobody.
+        assumed. Units that EC2 shows as free and refuses to give count as unused.
         """
         shown_count = 0 if self.refusal is None else self.refusal.shown_count
         return max(

@@ -28,7 +28,7 @@ class ClaimState(StrEnum):
     DRAINING = "draining"  # its workloads were notified, with a deadline
     TERMINATING = "terminating"  # TerminateInstances was asked for
     TERMINATED = "terminated"  # the instance is gone
-    FAILED = "failed"  # no instance ever came of it
+    FAILED = "failed"  # it never had an instance
 
 
 ALLOWED_TRANSITIONS: Final[Mapping[ClaimState, frozenset[ClaimState]]] = {

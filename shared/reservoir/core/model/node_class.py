@@ -171,7 +171,7 @@ class NodeClass:
     status: NodeClassStatus = NodeClassStatus()
 
     def has_subnet_in(self, zone: str) -> bool:
-        """Whether it may launch in the zone; where no subnet was looked up, nothing speaks against it."""
+        """Whether it may launch in the zone; where no subnet was looked up, it may."""
         return not self.status.subnets or any(
             subnet.zone == zone for subnet in self.status.subnets
         )

@@ -55,8 +55,8 @@ class OfferingKey:
 class PlannedNodes:
     """``count`` equal nodes to launch, each with the same ``placements``.
 
-    ``alternatives`` are other offerings that could hold the same replicas, dearer or equal, in price order (spot and
-    on-demand only; a reserved claim is bound to exactly one reservation and has none).
+    ``alternatives`` are other offerings that could hold the same replicas, at a higher or equal price, in price order
+    (spot and on-demand only; a reserved claim is bound to exactly one reservation and has none).
     """
 
     node_pool_name: str
@@ -105,7 +105,7 @@ class Plan:
 
     @property
     def gap_percent(self) -> float | None:
-        """By how much the plan may be dearer than need be, of its lower bound; None without a bound above 0.
+        """By how much the plan may cost more than need be, of its lower bound; None without a bound above 0.
 
         A bound on the gap, not the gap: where few nodes are bought beside reservations the lower bound is weak.
         """

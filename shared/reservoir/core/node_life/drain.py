@@ -126,7 +126,7 @@ def begin_voluntary(
     now: datetime,
     grace_period_s: int | None = None,
 ) -> NodeClaim | None:
-    """As :func:`begin`, for a reason that nothing outside forces: it does not hurry a drain that is under way."""
+    """As :func:`begin`, for a reason that nothing outside forces: it does not move the deadline of a current drain."""
     return (
         begin(claim, reason, deadline, now, grace_period_s) if claim.drain is None else None
     )

@@ -39,7 +39,7 @@ class Book:
         return sum(each.micro_usd for each in self.months if each.month == month)
 
     def with_intent(self, purchase: Purchase) -> "Book":
-        """Return the book with one more purchase under way; its fee counts from now on."""
+        """Return the book with one more purchase in progress; its fee counts from now on."""
         return replace(
             self._plus(purchase.month, purchase.order.counted_micro_usd),
             unsettled=purchase.id,

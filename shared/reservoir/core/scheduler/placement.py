@@ -70,8 +70,8 @@ def _best_of_strategies(
 ) -> PartialPlan:
     """Return the first plan or, if it is to be improved and that gains anything, the improved one.
 
-    Finished plans are compared: what comes after the packing may make a dearer plan of a cheaper packing, or leave more
-    over under limits. A plan that was ready is not lost where time ends while it is improved.
+    Finished plans are compared: the steps after the packing may make a more expensive plan of a cheaper packing, or
+    leave more over under limits. A plan that was ready is not lost where time ends while it is improved.
     """
     usual = _run_strategy(start, candidates, _STRATEGIES[0])
     first = _with_fewer_left(start, candidates, usual)

@@ -2,8 +2,8 @@
 
 State, messages and documents speak micro-USD (1e-6 USD). Inside the scheduler an offering's price is counted in
 atto-USD (1e-18 USD) an hour, because the near-zero price of reserved capacity must keep the on-demand order between
-types in whole numbers: with a catalogue from 0.0015 USD (cheapest spot) to 407.68 USD (dearest on-demand) the divisor
-is about 2.7e11, so one micro-USD of on-demand price is still 3 atto-USD of reserved price.
+types in whole numbers: with a catalogue from 0.0015 USD (cheapest spot) to 407.68 USD (highest on-demand price) the
+divisor is about 2.7e11, so one micro-USD of on-demand price is still 3 atto-USD of reserved price.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,7 +20,8 @@ def reserved_price_divisor(
 ) -> int:
     """Return what an on-demand price is divided by to price a reserved unit (ODCR RFC, "Consolidating between ...").
 
-    (dearest on-demand / cheapest spot) x 1,000,000 over the discovered prices, rounded up, at least 1,000,000.
+    (highest on-demand price / lowest spot price) x 1,000,000 over the discovered prices, rounded up, at least
+    1,000,000.
     """
     ratio = -(-dearest_on_demand_micro_usd // max(1, cheapest_spot_micro_usd))
     return max(1, ratio) * _RESERVED_DEPTH

@@ -88,7 +88,7 @@ def copies(requests: Resources, capacity: Resources) -> int:
 
 
 def _may_accept(workload: Workload, labels: Mapping[str, str]) -> bool:
-    """Whether nothing that is certain of a node's labels speaks against the workload."""
+    """Whether the workload may run there, as far as the node's labels are certain."""
     for term in workload.required_node_terms or (NO_REQUIREMENTS,):
         wanted = workload.node_selector.merged(term)
         if all(

@@ -29,7 +29,7 @@ class WhatIfPlace(Part):
 
 
 class WhatIfWorkload(Part):
-    """What would become of one workload."""
+    """What would happen to one workload."""
 
     workload: WorkloadRef
     replicas: int

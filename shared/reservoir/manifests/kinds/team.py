@@ -236,7 +236,7 @@ def _amount_problem(resource: object, value: object) -> str | None:
 
 
 class FairSharing(Model):
-    """How what nobody owns, or wants of their own, is divided among those who want it."""
+    """How units that no team owns, or needs itself, are divided among the teams that want them."""
 
     weight: int = Field(
         default=1,
@@ -268,7 +268,7 @@ class TeamBudgetSpec(Model):
 
 
 class LoansSpec(Model):
-    """What whoever borrows the team's units may count on."""
+    """What a borrower of the team's units may count on."""
 
     grace: Duration = Field(
         default="2h",

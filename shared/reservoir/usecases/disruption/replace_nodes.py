@@ -67,9 +67,9 @@ class ReplaceNodes:
     queue: WorkQueue
 
     def carry_on(self, gathered: Gathered, now: datetime) -> Carried:
-        """Do the next step of every replacement that is under way.
+        """Do the next step of every replacement in progress.
 
-        Raises ConflictError when a claim is fought over, and UnreadableRowsError.
+        Raises ConflictError when other processes keep changing a claim, and UnreadableRowsError.
         """
         carried = Carried()
         commands: dict[str, tuple[DisruptionMark, list[NodeClaim]]] = {}

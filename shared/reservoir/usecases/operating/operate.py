@@ -1,4 +1,4 @@
-"""One request of an operator: an event says who wants what, then it is done."""
+"""One request of an operator: an event says who asked for what, then it is done."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class Operate:
     clock: Clock
 
     def run(self, request: OperationRequest, sender: Sender) -> list[OperationResult]:
-        """Do what a caller asks whom AWS has identified; return the result for each object.
+        """Do what an identified caller asks; return the result for each object.
 
         The event comes first: a request that dies half-way is known, and a repeat does the rest. Raises
         UnreadableRowError and AwsError.

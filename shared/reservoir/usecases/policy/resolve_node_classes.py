@@ -156,7 +156,7 @@ class NodeClassResolver:
         current = self.policy.get(before.kind, before.name)
         if current is None:
             return
-        # Whether launches are blocked is the launch function's to say, also while this run was under way.
+        # The launch function decides whether launches are blocked, also during this run.
         merged = replace(status.node_class, **_block(current.status.node_class))
         if _block(current.status.node_class) == _block(before.status.node_class):
             merged = status.node_class

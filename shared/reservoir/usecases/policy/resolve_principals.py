@@ -1,6 +1,7 @@
 """Finds out who the principals of a team are, once, when the team is applied.
 
-A role or user that is deleted and created again has another id, so that nobody inherits a team by taking over a name.
+A role or user that is deleted and created again has another id, so that no principal inherits a team by taking over a
+name.
 """
 
 from collections.abc import Mapping

@@ -352,7 +352,7 @@ def _with_next_observation(
 def _teams(policy: Policy) -> Iterator[Team]:
     """Yield the teams without their principals, which no plan needs.
 
-    While a team cannot be read, its units look like loans to nobody: then nothing is taken back.
+    While a team cannot be read, its units seem to be lent by no team: then nothing is reclaimed.
     """
     is_complete = all(kind is not PolicyKind.TEAM for kind, _ in policy.unreadable)
     for team in policy.teams:

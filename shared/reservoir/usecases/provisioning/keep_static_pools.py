@@ -172,5 +172,5 @@ def growing_pools(node_pools: Sequence[NodePool]) -> list[NodePool]:
 
 
 def turn_key(pool: NodePool) -> str:
-    """Return the key of the turn by which a pool grows; it stands beside the turns of planning."""
+    """Return the key of the turn by which a pool grows; it differs from the keys of planning's turns."""
     return f"static/{pool.name}"

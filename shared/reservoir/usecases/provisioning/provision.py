@@ -87,7 +87,7 @@ class ProvisionReport:
     conflict_count: int = 0
     repaired_count: int = 0
     solve_s: float | None = None  # in all attempts; None: nothing was to be planned
-    # by which the last plan may be dearer than need be; None: it has no bound
+    # by how much the last plan may cost more than need be; None: it has no bound
     gap_percent: float | None = None
     plan_ids: list[str] = field(default_factory=list)
     # of the first workloads that it planned for

@@ -97,7 +97,7 @@ def logs(
 
 
 def _claim_of(node: str, stack: Connection) -> str:
-    """Return the claim of a node that somebody names by its instance, or by the claim itself."""
+    """Return the claim of a node that the user names by its instance, or by the claim itself."""
     if not node.startswith("i-"):
         return node
     found = stack.outside.node_claims.find_by_instance([node])

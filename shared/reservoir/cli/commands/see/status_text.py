@@ -266,7 +266,7 @@ def _usd(micro_usd: int | None) -> str:
 
 
 def duration(length: timedelta) -> str:
-    """Return a length of time in its two largest units, as far as they are not nought."""
+    """Return a length of time in its two largest units that are not zero."""
     left = max(0, int(length.total_seconds()))
     parts: list[str] = []
     for unit, size_s in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):

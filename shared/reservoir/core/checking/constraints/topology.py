@@ -87,7 +87,7 @@ class Topology(Selections):
         return known
 
     def domains(self, workload_key: str, topology_key: str) -> frozenset[str | None]:
-        """Return the domains that have replicas of the workload; None stands for nodes that have none."""
+        """Return the domains that have replicas of the workload; None for nodes that have none."""
         known = self._reached.get((workload_key, topology_key))
         if known is None:
             there = (

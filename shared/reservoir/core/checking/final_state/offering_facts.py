@@ -316,7 +316,7 @@ class OfferingFacts(PlaceFacts):
 
     @cached_property
     def _extremes(self) -> tuple[int, int | None, int]:
-        """Return the dearest on-demand, the cheapest spot and the cheapest price of all, in micro-USD an hour."""
+        """Return the highest on-demand, the lowest spot and the lowest price of all, in micro-USD an hour."""
         types = self.snapshot.instance_types
         on_demand: list[int] = [0]
         spot: list[int] = []

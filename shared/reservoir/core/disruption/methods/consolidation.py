@@ -1,8 +1,8 @@
 """Consolidation: the same work on cheaper capacity, or on less of it (R-173 to R-185).
 
-Candidates stand in one order (most saved per disruption first), so on-demand and spot nodes come before anything
-prepaid; reserved nodes are grouped apart, lest the saving on a paid node pays for moving a reserved one. Three kinds of
-moves are proposed, cheaply, and each is simulated by the scheduler before it is believed:
+Candidates are in one order (most saved per disruption first), so on-demand and spot nodes come before anything prepaid;
+reserved nodes are grouped apart, lest the saving on a paid node pays for moving a reserved one. Three kinds of moves
+are proposed, cheaply, and each is simulated by the scheduler before it is believed:
 
 * nodes that could be emptied into the room of those that stay;
 * groups, whose replicas together may need fewer or cheaper nodes, or go to free reserved units. Unlike upstream,

@@ -1,4 +1,4 @@
-"""Units on loan go back to the team that owns them, once it has work that waits for them (docs/teams.md).
+"""Units on loan go back to the team that owns them, when its work waits for them (docs/teams.md).
 
 No more than is owed to each team, less what is on its way to that team; from the team that borrows most for its weight;
 nodes whose end loses the least work first. A team never loses a unit that it owns, so a reclaimed unit is not reclaimed

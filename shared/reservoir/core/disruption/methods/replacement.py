@@ -77,7 +77,7 @@ def replace_drifted(
     Before them come nodes that had no turn, by ``waiting`` since when: otherwise nodes that are refused in every pass
     could keep the others from it for ever.
 
-    At most one terminate-first replacement of a pool is under way at any time: each takes capacity away for a while.
+    At most one terminate-first replacement of a pool is in progress at any time: each takes capacity away for a while.
     None begins while a node of the same reservation is being replaced before it ends: its unit is about to come free.
     """
     commands: list[DisruptionCommand] = []

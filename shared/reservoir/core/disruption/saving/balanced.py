@@ -18,7 +18,7 @@ class PoolTotals:
 
 
 def score(totals: PoolTotals, savings: int, disruption: int) -> Fraction | None:
-    """Ratio of the savings share to the disruption share; None stands for infinite (something for nothing).
+    """Ratio of the savings share to the disruption share; None means infinite (a saving without disruption).
 
     0 when nothing is saved or the pool has nothing to share.
     """

@@ -255,7 +255,7 @@ class PriceRule:
         return None
 
     def _capped(self, parts: Iterable[CommandPart], plan: Plan) -> Plan:
-        """Drop alternatives that could make a replacement as dear as what it replaces (R-26: worst launch price).
+        """Drop alternatives by which a replacement could cost as much as what it replaces (R-26: worst launch price).
 
         The saving of a part, less one, is split evenly over the nodes to launch for it: even if each of them ends up at
         its ceiling, something is saved. When spot replaces spot, only the cheapest types stay (R-181); otherwise the
@@ -282,7 +282,7 @@ class PriceRule:
             key
             for key in nodes.alternatives
             if self.prices.get(key, ceiling + 1) <= ceiling
-            # a claim that may be spot is not allowed to fall back to on-demand, which could be dearer (R-175)
+            # a claim that may be spot is not allowed to fall back to on-demand, which could cost more (R-175)
             and not (spot_only and key.capacity_type is CapacityType.ON_DEMAND)
         )
         return replace(nodes, alternatives=kept)
