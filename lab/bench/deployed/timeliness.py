@@ -1,7 +1,7 @@
 """How soon after the intended instant nodes are told that their block ends, and a reservation that begins is used.
 
 It is used by demand that waits for it, or by a static pool, which launches a node on each unit: what is measured is how
-long a unit is paid for and boots nothing yet.
+long a unit is paid for and boots nothing yet. ``static-pool-nodes-lost`` measures it of units whose node EC2 ends.
 
 The deployed stack, in its own time: many Capacity Blocks whose drains (or starts) are spread evenly over a minute, so
 that every offset to the minute's schedules is met. The clock runs at a fifth of real speed while they come: all of AWS
@@ -35,21 +35,24 @@ from reservoir.names import Function
 
 BLOCKS: Final = 40
 APART: Final = timedelta(seconds=1.5)
+LOST: Final = 20  # nodes that EC2 ends
 # when the first of them is due, counted from its purchase
 AHEAD: Final = timedelta(hours=3)
 TYPE, NAME, ZONE = "p5.48xlarge", "timely", "us-east-1a"
 RATE: Final = 0.2  # seconds of the clock in a real one
+NODES_LOST: Final = "static-pool-nodes-lost"
 _WHOLE_SECOND: Final = timedelta(seconds=1)
 _LIMIT_S: Final = 900.0
 
 
 def cases() -> Sequence[str]:
-    """Return the kinds of instants, with events and timers, with timers, and with neither."""
-    return [
+    """Return the kinds of instants, with events and timers, with timers, and with neither; and nodes that EC2 ends."""
+    kinds = [
         f"{what}-{fate}"
         for what in ("block-drain", "activation", "static-pool")
         for fate in ("events-arrive", "events-lost", "swept")
     ]
+    return [*kinds, NODES_LOST]
 
 
 def run(case: str) -> dict[str, object]:
@@ -57,6 +60,8 @@ def run(case: str) -> dict[str, object]:
     with DeployedReservoir(report=tell) as reservoir:
         is_static = case.startswith("static-pool")
         stage = _Stage(World(reservoir), is_static=is_static)
+        if case == NODES_LOST:
+            return stage.stands_again()
         measured = stage.drains if case.startswith("block-drain") else stage.starts
         if is_static:
             measured = stage.stands
@@ -135,6 +140,33 @@ class _Stage:
         )
         return self._all_run()
 
+    def stands_again(self) -> dict[str, object]:
+        """Measure Node Launched against the instant at which EC2 ends the node that stood on the unit before."""
+        # On-demand reservations: EC2 cleans a block's unit for minutes, and gives it to nobody meanwhile.
+        for number in range(LOST):
+            self.world.reserve(f"{NAME} {number}", TYPE, ZONE, 1, NAME)
+        self.world.discover()
+        stood = self.world.until(
+            "all stand", lambda seen: len(seen.live("running")) == LOST, real_time=True
+        ).live()
+        self.world.aws.clock.govern(governed=False)
+        self.world.aws.clock.set_rate(RATE)
+        for instance in stood:
+            assert instance.reservation_id is not None
+            self.due[instance.reservation_id] = self.world.now()
+            self.world.aws.ec2("terminate_instance", instance_id=instance.id)
+            time.sleep(APART.total_seconds() / RATE)
+        first = {instance.id for instance in stood}
+        self._watch(
+            "Node Launched",
+            lambda detail: (
+                []
+                if detail["node"]["instanceId"] in first
+                else [detail["node"]["capacityReservationId"]]
+            ),
+        )
+        return {**self._lateness(), "nodes": LOST}
+
     def _buy_ahead(self) -> None:
         self._buy(
             lambda due_in: {
@@ -189,7 +221,7 @@ class _Stage:
         self, detail_type: str, concerned: Callable[[JsonObject], Sequence[str]]
     ) -> None:
         limit, said = time.monotonic() + _LIMIT_S, 0.0
-        while len(self.told) < BLOCKS:
+        while len(self.told) < len(self.due):
             if not self.timers_fire:
                 self._delete_timers()  # each sweep sets those anew that are near
             for event in self.world.look().events:
@@ -199,11 +231,11 @@ class _Stage:
                         self.told.setdefault(reservation_id, at)
             if time.monotonic() > limit:
                 raise TimeoutError(
-                    f"{len(self.told)} of {BLOCKS} were told\n{self.world.summary()}"
+                    f"{len(self.told)} of {len(self.due)} were told\n{self.world.summary()}"
                 )
             if time.monotonic() - said > 5:  # seconds between two lines
                 said = time.monotonic()
-                tell(f"{len(self.told)} of {BLOCKS}")
+                tell(f"{len(self.told)} of {len(self.due)}")
             time.sleep(0.5)
 
     def _lateness(self) -> dict[str, object]:
