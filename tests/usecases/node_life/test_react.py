@@ -688,6 +688,26 @@ def test_a_unit_that_a_node_left_is_found_at_once(world: World) -> None:
     assert "reserved units are free again" in world.queue.wake_ups
 
 
+def test_a_reservation_is_read_again_when_its_node_has_ended_not_only_when_it_begins_to(
+    world: World,
+) -> None:
+    """EC2 frees the unit of an instance only when it has terminated; its claim has ended by then."""
+    read: list[set[str]] = []
+
+    class Recording:
+        def observe(self, reservation_ids: set[str], _: datetime) -> int:
+            read.append(set(reservation_ids))
+            return 0
+
+    (claim,) = world.running(1, reserved())
+    react = replace(world.react(), freed=Recording())  # type: ignore[arg-type] # a fake of the one call
+    instance_id = claim.instance_id or ""
+    for state in ("shutting-down", "terminated"):
+        world.ec2.change(instance_id, state=state)
+        react.run([Notice(NoticeKind.STATE_CHANGED, world.clock.now(), (instance_id,))])
+    assert read == [{"cr-1"}, {"cr-1"}]
+
+
 def test_without_an_answer_of_ec2_the_minutes_discovery_finds_freed_units(
     world: World,
 ) -> None:

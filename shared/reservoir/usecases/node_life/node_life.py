@@ -6,7 +6,7 @@ from datetime import datetime
 from itertools import chain
 from typing import Final
 
-from reservoir.core.model.instance import Instance
+from reservoir.core.model.instance import TERMINATED, Instance
 from reservoir.core.model.node_claim import ClaimState, NodeClaim
 from reservoir.core.node_life.observation import Meaning, meaning, rebought
 from reservoir.core.safety.endings import EndingKind
@@ -84,8 +84,13 @@ class NodeLife:
             report.by_meaning[what] = report.count(what) + 1
         self.early_ends.ran(found[Meaning.RUNNING])
         report.lost.update(self._run(found[Meaning.RUNNING], shown, now))
-        for claim in found[Meaning.ENDED]:
-            if claim.offering.reservation_id is not None:
+        for claim in claims:
+            instance = shown.get(claim.instance_id or "")
+            # EC2 frees the unit of an instance that ended by itself after its claim has ended.
+            left = instance is not None and instance.state == TERMINATED
+            if claim.offering.reservation_id is not None and (
+                left or (meanings[claim.id] is Meaning.ENDED and claim.id not in held)
+            ):
                 report.freed_reservation_ids.add(claim.offering.reservation_id)
         never_ran: list[EarlyEnd] = []
         why_gone: dict[str, str] = {}
