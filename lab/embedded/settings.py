@@ -13,6 +13,8 @@ ROOT_ACCESS_KEY_ID: Final = "test"
 ROOT_SECRET_ACCESS_KEY: Final = "test"  # noqa: S105 - a secret of nothing
 # Clients with this in their user agent take no tokens of the account's buckets.
 NOT_THROTTLED: Final = "not-throttled"
+# Where the control API answers, for programs beside it.
+CONTROL_VARIABLE: Final = "EMBEDDED_AWS_CONTROL"
 
 
 def prepare_environment(

@@ -2,11 +2,9 @@
 
 In a page, a block whose first line is ``# NAME.yaml`` is a file. In a block of the language ``console`` a line that
 begins with ``$`` is typed, and what stands below it must be in the output, line for line in this order; ``…`` stands
-for anything. A comment ``<!-- here: ACTION {…} -->`` says what happens outside meanwhile, by the embedded EC2's name
-for it; ``<!-- here: later {"minutes": 10} -->`` lets time pass.
+for anything. Nothing happens that the page does not show.
 """
 
-import json
 import os
 import re
 import shlex
@@ -27,11 +25,16 @@ _READING: Final = (
     *(f"reservoir {word}" for word in ("get", "explain", "events", "plan", "replay")),
     "aws ",
 )
+# What a reader has after ``source .venv/bin/activate``.
+_PROGRAMS: Final = {
+    "reservoir": "-m reservoir",
+    "aws": "-m tests.tutorials.aws",
+    "python": "",
+}
 _LOOKS_MAX: Final = 40
 _LOOK_EVERY: Final = timedelta(seconds=20)
 _PART: Final = re.compile(
-    r"^```(?P<language>\w*)\n(?P<block>.*?)^```$|<!-- here: (?P<action>\w+) (?P<arguments>\{.*?\}) -->",
-    re.MULTILINE | re.DOTALL,
+    r"^```(?P<language>\w*)\n(?P<block>.*?)^```$", re.MULTILINE | re.DOTALL
 )
 _FILE: Final = re.compile(r"# ([\w.-]+\.(?:yaml|json|sh|toml))\n")
 _ASSIGNMENT: Final = re.compile(r"(\w+)=\$\((.*)\)", re.DOTALL)
@@ -54,10 +57,10 @@ class Reader:
         self._variables: dict[str, str] = {}
         programs = folder / "programs"
         programs.mkdir()
-        for name, module in (("reservoir", "reservoir"), ("aws", "tests.tutorials.aws")):
+        for name, module in _PROGRAMS.items():
             path = programs / name
             path.write_text(
-                f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m {module} "$@"\n'
+                f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {module} "$@"\n'
             )
             path.chmod(0o755)
         self._environment = {
@@ -71,21 +74,11 @@ class Reader:
     def follow(self, page: Path) -> None:
         """Do what the page says, in order; fails at the first output that is another."""
         for part in _PART.finditer(page.read_text(encoding="utf-8")):
-            if part["action"] is not None:
-                self._happens(part["action"], json.loads(part["arguments"]))
-            elif (name := _FILE.match(part["block"])) is not None:
+            if (name := _FILE.match(part["block"])) is not None:
                 (self._folder / name[1]).write_text(part["block"])
             elif part["language"] == "console":
                 for typed in commands_of(part["block"]):
                     self._type(typed)
-
-    def _happens(self, action: str, arguments: dict[str, object]) -> None:
-        if action == "later":
-            self._world.aws.clock.advance(
-                timedelta(minutes=float(str(arguments["minutes"])))
-            )
-        else:
-            self._world.aws.ec2(action, **arguments)
 
     def _type(self, typed: Typed) -> None:
         assigned = _ASSIGNMENT.fullmatch(typed.command)

@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 
 from lab.embedded.reservoir import ROOT
+from lab.embedded.reservoir.play import PLAY_SETTINGS
 from lab.story.world import World
 from tests.tutorials.reader import Reader, Typed, commands_of, missing_of
 
+SETTINGS = PLAY_SETTINGS
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 
 

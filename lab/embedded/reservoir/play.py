@@ -18,6 +18,11 @@ from lab.embedded.reservoir.example import EXAMPLES, set_up
 from lab.embedded.reservoir.stack import DeployedReservoir, Report
 
 BLOCK_ENDS_IN: Final = timedelta(days=3)  # time enough to try things
+# Tutorials buy a block.
+PLAY_SETTINGS: Final = {
+    "purchaseCeilingUsd": "10000",
+    "purchaseCeilingUsdPerMonth": "15000",
+}
 FIRST: Final = EXAMPLES / "first.yaml"
 
 
@@ -62,7 +67,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def _play(keep: Path | None, report: Report, out: TextIO) -> None:
     stopped = threading.Event()
-    with DeployedReservoir(report, keep=keep) as reservoir:
+    with DeployedReservoir(report, PLAY_SETTINGS, keep=keep) as reservoir:
         if reservoir.goes_on:
             report(
                 f"went on with what is kept in {keep}, where it is {reservoir.aws.clock.now():%d %B %Y %H:%M:%S} UTC"
@@ -107,6 +112,6 @@ examples/demo/policy.yaml. To try next:
   reservoir explain workload trying/first
   reservoir events
   # ten minutes later at once (docs/embedded-aws.md tells what else there is)
-  curl -d '{{"advance_s": 600}}' {reservoir.aws.control.url}/clock
+  python -m lab.embedded.reservoir.meanwhile later 10m
 
 """

@@ -15,6 +15,7 @@ from lab.embedded.deploy import deploy
 from lab.embedded.keep.folder import read_index
 from lab.embedded.reservoir.assembly import Settings, Synthesis
 from lab.embedded.reservoir.network import make_network
+from lab.embedded.settings import CONTROL_VARIABLE
 from reservoir.names import DEPLOYMENT, Function, output_name
 
 # The first reading of all instance types takes longer than a client usually waits.
@@ -148,6 +149,7 @@ class DeployedReservoir:
         return {
             **self.aws.environment(),
             "RESERVOIR_STACK": self.outputs[output_name(DEPLOYMENT)],
+            CONTROL_VARIABLE: self.aws.control.url,
         }
 
     def environment(self) -> dict[str, str]:

@@ -7,13 +7,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import IO
 
 import pytest
 
-from lab.embedded.client import Clock, Control
 from lab.embedded.keep.folder import read_index
 from lab.embedded.reservoir import ROOT
 from tests.embedded.conftest import until
@@ -67,8 +65,8 @@ class Terminal:
 
     def explained(self, name: str) -> str:
         """Let a minute pass, as the guide says, in which a workload finds its place; return what is said of it."""
-        (control,) = re.findall(r"(http://\S+)/clock", self.guide)
-        Clock(Control(control)).advance(timedelta(minutes=1))
+        (module,) = re.findall(r"^  python -m (\S+) later 10m$", self.guide, flags=re.M)
+        self.run("-m", module, "later", "1m")
         return until(lambda: self._placed(name), limit_s=LIMIT_S)  # type: ignore[no-any-return]  # a condition's value
 
     def _placed(self, name: str) -> str | None:
