@@ -6,6 +6,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from datetime import timedelta
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,20 @@ def test_two_run_side_by_side_and_leave_nothing(embedded_aws: EmbeddedAws) -> No
     assert not is_running(pid)
     until(lambda: not is_running(worker))
     assert not folder.exists()
+
+
+@pytest.mark.parametrize("service", ["dynamodb", "cloudformation"])
+def test_answers_are_dated_by_the_emulated_time(
+    embedded_aws: EmbeddedAws, service: str
+) -> None:
+    clients = {
+        "dynamodb": lambda: embedded_aws.client("dynamodb").list_tables(),
+        "cloudformation": lambda: embedded_aws.client("cloudformation").list_stacks(),
+    }
+    embedded_aws.clock.advance(timedelta(days=3), coalesce=True)
+    headers = clients[service]()["ResponseMetadata"]["HTTPHeaders"]
+    told = parsedate_to_datetime(headers["date"])
+    assert abs(embedded_aws.clock.now() - told) < timedelta(hours=1)
 
 
 def test_the_host_ends_when_its_parent_is_killed() -> None:

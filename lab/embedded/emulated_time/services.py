@@ -2,7 +2,8 @@
 
 Scheduler, EventBridge, SQS, DynamoDB and CloudWatch Logs read the wall clock as ``time.time()`` of their module's
 ``time``; each gets a stand-in for that module. The other services, and everything about Lambda's own work, keep real
-time: a function gets as many real seconds as its timeout says.
+time: a function gets as many real seconds as its timeout says. The ``Date`` of every answer is the emulated time, as
+whoever asks from outside knows no other.
 
 Two consequences are handled here. A long poll with a stopped clock would never end, so it is bounded in real time. And
 a message that a function is working on stays invisible until its batch ends, wherever the clock is by then: AWS wants
@@ -14,6 +15,7 @@ the visibility timeout to be at least the function's timeout, which is enforced 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from email.utils import formatdate
 from typing import Any, Final
 
 from ministack import app
@@ -52,6 +54,7 @@ def install(clock: EmulatedClock, backoff: MutableMapping[str, float]) -> None:
     emulated = _EmulatedTime(clock)
     for service in (cloudwatch_logs, dynamodb, eventbridge, scheduler, sqs):
         service.time = emulated
+    app.formatdate = lambda *, usegmt: formatdate(clock.epoch_s(), usegmt=usegmt)
     # Their own sweeps run every 10 real seconds; the governor takes their place.
     eventbridge.start_scheduler = scheduler.start_scheduler = lambda: None
     # the governor wakes the pollers only when there is something to take

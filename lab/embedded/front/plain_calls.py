@@ -8,10 +8,8 @@ MiniStack's way.
 """
 
 import re
-import time
 import uuid
 from dataclasses import dataclass
-from email.utils import formatdate
 from functools import lru_cache
 from typing import Any, Final
 
@@ -164,9 +162,5 @@ def _pin_signature(request: PlainRequest, body: bytes) -> None:
 def _listed(headers: dict[str, Any], size: int) -> list[tuple[bytes, bytes]]:
     headers.setdefault("Content-Length", str(size))
     listed: list[tuple[bytes, bytes]] = app._asgi_header_list(headers)  # noqa: SLF001 - as above
-    return [*listed, (b"date", _date(int(time.time())))]
-
-
-@lru_cache(1)
-def _date(second: int) -> bytes:
-    return formatdate(second, usegmt=True).encode()
+    # MiniStack's own function, which tells the emulated time (emulated_time.services)
+    return [*listed, (b"date", app.formatdate(usegmt=True).encode())]

@@ -4,7 +4,7 @@ Clients come from botocore alone: boto3 would add its resources and transfer man
 cold start.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, Final
@@ -102,6 +102,17 @@ def _config(patience: Patience) -> Config:
 def _session() -> botocore.session.Session:
     """Return the process's session: credentials and the data that all clients share are loaded once."""
     return botocore.session.get_session()
+
+
+def hear_dates(hear: Callable[[str], None]) -> None:
+    """Have the ``Date`` of each answer heard, of the clients that are made from now on."""
+
+    def heard(**answer: Any) -> None:
+        date = answer["http_response"].headers.get("date")
+        if date is not None:
+            hear(date)
+
+    _session().register("after-call", heard)
 
 
 def pricing_region(region: str) -> str:

@@ -12,6 +12,7 @@ from reservoir.cli.stack.target import Target, choose
 from reservoir.names import RELEASE_OUTPUT, output_name
 
 if TYPE_CHECKING:
+    from reservoir.adapters.system import AwsClock
     from reservoir.cli.stack.dead_letters import DeadLetterQueue
     from reservoir.manifests.answers.operations import OperationRequest, OperationResult
     from reservoir.runtime.outside import Outside
@@ -69,7 +70,18 @@ class Session:
     @cached_property
     def outputs(self) -> tuple[dict[str, str], str]:
         """The stack's outputs, and the region that it was found in."""
-        return _outputs_of(self.target)
+        target = self.target  # first: it chooses the profile, or says that there is none
+        from reservoir.adapters.clients import hear_dates
+
+        hear_dates(self.clock.hear)
+        return _outputs_of(target)
+
+    @cached_property
+    def clock(self) -> "AwsClock":
+        """The stack's time."""
+        from reservoir.adapters.system import AwsClock
+
+        return AwsClock()
 
     @property
     def dead_letter_queues(self) -> Mapping[str, "DeadLetterQueue"]:
@@ -97,7 +109,8 @@ class Session:
             name: outputs[output] for name, output in names.items() if output in outputs
         }
         try:
-            return AwsOutside(Settings.from_environment({**environment, REGION: region}))
+            settings = Settings.from_environment({**environment, REGION: region})
+            return AwsOutside(settings, self.clock)
         except SettingsError as error:
             fail(
                 f"the stack {self.target.stack} is not a Reservoir of this version: {error}"

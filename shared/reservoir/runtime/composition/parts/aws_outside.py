@@ -68,6 +68,7 @@ from reservoir.names import MARKED_TABLES, Queue, Table, output_name
 from reservoir.ports.errors import AwsError
 from reservoir.ports.launches import LaunchPolicy
 from reservoir.ports.messaging import EventPublisher, WorkQueue
+from reservoir.ports.system import Clock
 from reservoir.runtime.settings import Settings
 
 # As many launch functions run at once at most (the stack's setting); each takes its share of EC2's rate.
@@ -94,9 +95,9 @@ def _count_refused_events(error: AwsError) -> None:
 class AwsOutside:
     """Implements ``reservoir.runtime.outside.Outside`` on AWS. One instance a process; parts share clients."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
         self.settings = settings
-        self.clock = SystemClock()
+        self.clock = clock or SystemClock()
         self.ids = RandomIds()
         self.monotonic_s = time.monotonic
         self.pause = time.sleep
