@@ -144,7 +144,7 @@ def test_waiting_says_why_replicas_have_no_place_and_ends_with_1(
 def test_a_timeout_that_is_no_duration_is_refused(stack: Stack, tmp_path: Path) -> None:
     result = stack.run("submit", "-f", write(tmp_path, manifest()), "--timeout", "10")
     assert result.exit_code == 2
-    assert "must be a duration in h, m and s" in result.stderr
+    assert "must be a duration with its unit" in result.stderr
     assert stack.messages == []
 
 

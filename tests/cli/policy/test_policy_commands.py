@@ -184,7 +184,7 @@ def test_a_dry_run_says_which_nodes_would_drift(stack: Stack) -> None:
         node_class_hash=policy_of(stack.policy.list_all()).node_classes[0].static_hash,
         state=ClaimState.RUNNING,
         placements=(),
-        labels={labels.NODE_POOL: "p"},
+        labels={labels.NODE_POOL: "p", labels.NODE_CLASS: "c"},
     )
     stack.state.claim_rows["nc-1"] = claim
     bought = OfferingKey("m5.large", ZONE, ZONE_ID, CapacityType.ON_DEMAND)

@@ -140,7 +140,7 @@ def test_without_an_on_demand_alternative_every_spot_price_is_fine() -> None:  #
 
 def test_only_dear_spot_is_as_nothing() -> None:
     types = (kind("a.large", {"a": 5}, {"a": 9}),)
-    with pytest.raises(NoLaunchablePoolError, match="dearer"):
+    with pytest.raises(NoLaunchablePoolError, match="costs more than on-demand"):
         chosen(claim(key("a.large", "a", CapacityType.SPOT), key("a.large")), *types)
 
 

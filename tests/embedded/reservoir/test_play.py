@@ -130,7 +130,7 @@ def claims(explained: str) -> set[str]:
 def test_a_second_start_goes_on_where_the_first_one_ended(tmp_path: Path) -> None:
     folder = tmp_path / "kept"
     with playing("--keep", str(folder)) as (process, output):
-        terminal = Terminal.of(read_until(output, "/clock"))
+        terminal = Terminal.of(read_until(output, "later 10m"))
         assert "gpu" in terminal.run("-m", "reservoir", "get")
         terminal.send("first")
         before = terminal.explained("first")
@@ -138,7 +138,7 @@ def test_a_second_start_goes_on_where_the_first_one_ended(tmp_path: Path) -> Non
         assert process.returncode == 0, ended
         assert "keeping everything in" in ended
     with playing("--keep", str(folder)) as (process, output):
-        terminal = Terminal.of(read_until(output, "/clock"))
+        terminal = Terminal.of(read_until(output, "later 10m"))
         assert claims(terminal.explained("first")) == claims(before)
         terminal.send("second")
         after = terminal.explained("second")
