@@ -401,6 +401,27 @@ def test_an_update_of_fewer_replicas_surges_no_more_than_fewer_may() -> None:
     assert world.record.surge_count == 0, "the next pass counts it anew"
 
 
+@pytest.mark.parametrize("replicas", [6, 7])
+def test_an_update_with_a_smaller_surge_keeps_to_it_at_once(replicas: int) -> None:
+    world = World()
+    world.send(submit(1, replicas=6, strategy={"rollingUpdate": {"maxSurge": "100%"}}))
+    world.placed(6)
+    world.rolls(Rollout(surge_count=6))
+    smaller = {"rollingUpdate": {"maxSurge": 1}}
+    world.send(submit(2, replicas=replicas, strategy=smaller))
+    assert world.record.surge_count == 1
+
+
+def test_an_update_of_the_same_bounds_keeps_a_surge_that_one_node_needs() -> None:
+    world = World()
+    strategy = {"rollingUpdate": {"maxSurge": 1}}
+    world.send(submit(1, replicas=6, strategy=strategy))
+    world.placed(6)
+    world.rolls(Rollout(surge_count=3))
+    world.send(submit(2, replicas=5, priority=5, strategy=strategy))
+    assert world.record.surge_count == 3
+
+
 def test_more_earlier_specs_than_are_kept_are_refused_while_they_run() -> None:
     world = World()
     world.send(submit(1))

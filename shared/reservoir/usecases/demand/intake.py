@@ -282,16 +282,24 @@ def submitted(
 def _rollout(before: WorkloadRecord, after: WorkloadRecord) -> Rollout | None:
     """Return the update that is under way, if the workload still rolls.
 
-    Where fewer replicas are wanted than before, the surge keeps to the bounds of the fewer: it was counted from more.
-    The next pass of disruption may let it have more again, where one node holds more replicas than these bounds.
+    Where the new spec allows a smaller surge, the surge keeps to that from now on: fewer replicas are wanted, or its
+    ``maxSurge`` is smaller. The next pass of disruption may let it have more again, where one node holds more replicas
+    than these bounds.
     """
     bounds = None if after.workload is None else after.workload.rolling_update
     if before.rollout is None or bounds is None:
         return None
-    if after.unfinished_count >= before.unfinished_count:
+    largest_surge, _ = bounds.bounds(after.unfinished_count)
+    if largest_surge >= _largest_surge(before):
         return before.rollout
-    surge, _ = bounds.bounds(after.unfinished_count)
-    return replace(before.rollout, surge_count=min(before.rollout.surge_count, surge))
+    surge_count = min(before.rollout.surge_count, largest_surge)
+    return replace(before.rollout, surge_count=surge_count)
+
+
+def _largest_surge(record: WorkloadRecord) -> int:
+    """Return how many replicas beyond those wanted a workload's own bounds allow."""
+    bounds = None if record.workload is None else record.workload.rolling_update
+    return 0 if bounds is None else bounds.bounds(record.unfinished_count)[0]
 
 
 def _former(record: WorkloadRecord, wanted: Workload) -> tuple[Workload, ...]:
