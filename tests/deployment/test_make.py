@@ -5,6 +5,7 @@ may do nothing but take the CDK's roles deploys, and the administrator destroys.
 of the example.
 """
 
+import json
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -19,6 +20,7 @@ from tests.deployment.machine import Machine
 pytestmark = pytest.mark.embedded
 
 DEPLOYER = ROOT / "examples" / "iam" / "deployer.json"
+EXECUTION_ROLE = "cdk-hnb659fds-cfn-exec-role-123456789012-us-east-1"
 EXECUTION = ROOT / "examples" / "iam" / "execution.json"
 
 
@@ -67,6 +69,48 @@ def test_a_first_deployment_that_fails_is_not_in_the_way_of_the_next(
     machine.aws.client("cloudformation").update_termination_protection(
         StackName="Reservoir", EnableTerminationProtection=True
     )
+    machine.settings()
+
+
+def deny(machine: Machine, *actions: str) -> None:
+    """Have nobody but the account's root allow CloudFormation the actions."""
+    statement = {"Effect": "Deny", "Action": actions, "Resource": "*"}
+    machine.aws.client("iam").put_role_policy(
+        RoleName=EXECUTION_ROLE,
+        PolicyName="denied",
+        PolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [statement]}),
+    )
+
+
+def test_one_that_was_denied_something_is_repeated_by_the_same_command_until_it_is_allowed(
+    machine: Machine,
+) -> None:
+    """Also where what was made could not be deleted again, and nothing is retained."""
+    machine.settings(retain=False)
+    deny(machine, "events:PutRule", "dynamodb:DeleteTable", "logs:DeleteLogGroup")
+    denied = machine.make("deploy")
+    assert denied.returncode != 0
+    assert "is not authorized to perform: events:PutRule" in denied.stdout
+    assert machine.stack()["StackStatus"] == "ROLLBACK_FAILED"
+    deny(machine, "events:PutRule")
+    again = machine.make("deploy")
+    assert again.returncode != 0
+    assert machine.stack()["StackStatus"] == "ROLLBACK_COMPLETE"
+    machine.aws.client("iam").delete_role_policy(
+        RoleName=EXECUTION_ROLE, PolicyName="denied"
+    )
+
+
+def test_one_that_met_a_name_in_use_is_repeated_once_the_name_is_free(
+    machine: Machine,
+) -> None:
+    machine.settings(terminationProtection=False)
+    machine.aws.client("events").create_event_bus(Name="reservoir")
+    met = machine.make("deploy")
+    assert met.returncode != 0
+    assert "already exists" in met.stdout
+    assert machine.stack()["StackStatus"] == "ROLLBACK_COMPLETE"
+    machine.aws.client("events").delete_event_bus(Name="reservoir")
     machine.settings()
 
 
