@@ -45,7 +45,7 @@ class Caller:
     def get_caller_identity(self) -> dict[str, str]:
         return {"Arn": "arn:aws:iam::123456789012:user/pipeline"}
 
-    def assume_role(self, *, RoleArn: str, RoleSessionName: str) -> Any:  # noqa: N803
+    def assume_role(self, *, RoleArn: str, RoleSessionName: str) -> Any:  # noqa: N803 - as botocore has it
         assert RoleSessionName
         self._ask("AssumeRole")
         return {"Credentials": {"AccessKeyId": RoleArn}}
