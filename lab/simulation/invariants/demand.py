@@ -152,8 +152,13 @@ class UpdatesPlaceNoMoreThanTheSurge(Invariant):
         bounds = None if after.workload is None else after.workload.rolling_update
         wanted = after.unfinished_count
         surge = 0 if bounds is None else bounds.bounds(wanted)[0]
-        # a surge is counted from what was wanted when it began
-        before_surge = before.surge_count if isinstance(before, WorkloadRecord) else 0
+        # while nothing else is wanted, a surge stays as it was counted
+        is_same = (
+            isinstance(before, WorkloadRecord)
+            and before.generation == after.generation
+            and before.unfinished_count == wanted
+        )
+        before_surge = before.surge_count if is_same else 0
         if after.surge_count > max(surge, self._most[key], before_surge):
             self.refute(f"{key} surges by {after.surge_count}, its own bound is {surge}")
         grew = isinstance(before, WorkloadRecord) and (

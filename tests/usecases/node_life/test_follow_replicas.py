@@ -10,12 +10,13 @@ import pytest
 from lab.fakes.effects import Effects, Killed, mishaps
 from lab.worlds.launch_world import World, reserved
 from reservoir.core.model.node_claim import ClaimState, DrainReason, NodeClaim
+from reservoir.core.model.workload import RollingUpdate
 from reservoir.core.node_life import replicas
 from reservoir.manifests.node_identity import node_identity
 from reservoir.manifests.parsing.problems import ManifestError
 from reservoir.manifests.reports import NodeReport, parse_report
 from reservoir.ports.errors import UnknownOutcomeError
-from reservoir.ports.state import WorkloadRecord
+from reservoir.ports.state import Rollout, WorkloadRecord
 
 KEY = "research/train"
 TRAIN = {"namespace": "research", "name": "train"}
@@ -99,6 +100,20 @@ def test_a_replica_that_finishes_is_not_demand_again(world: World) -> None:
     assert (record.placed_count, record.pending_count) == (0, 1), (
         "the other one is wanted still"
     )
+
+
+def test_an_update_surges_no_more_than_those_may_that_have_not_finished(
+    world: World,
+) -> None:
+    claim, _ = world.running(2, reserved())
+    record = world.state.workload_rows[KEY]
+    assert record.workload is not None
+    rolling = replace(record.workload, rolling_update=RollingUpdate(max_surge="100%"))
+    world.state.workload_rows[KEY] = replace(
+        record, workload=rolling, rollout=Rollout(surge_count=2)
+    )
+    assert tell(world, claim, "finished", replicas=1)
+    assert world.state.workload_rows[KEY].surge_count == 1
 
 
 def test_a_report_that_comes_again_changes_nothing(world: World) -> None:

@@ -22,8 +22,9 @@ from reservoir.manifests.messages import (
 from reservoir.manifests.parsing.problems import ManifestError, Problem, shown
 from reservoir.ports.errors import RowsRefusedError
 from reservoir.ports.messaging import EventPublisher, WorkQueue
-from reservoir.ports.state import ConflictError, Rollout, WorkloadRecord, WorkloadStore
+from reservoir.ports.state import ConflictError, WorkloadRecord, WorkloadStore
 from reservoir.ports.system import Clock
+from reservoir.usecases.claims.rolling_updates import kept_rollout
 from reservoir.usecases.demand.authorise_demand import DemandRules, refuse_jump
 from reservoir.usecases.demand.sending_bounds import SendingBounds
 
@@ -270,36 +271,13 @@ def submitted(
         submitted_at=record.submitted_at or now,
         expires_at=None,
     )
-    after = replace(after, rollout=_rollout(record, after))
+    after = replace(after, rollout=kept_rollout(record, after))
     if after.pending_count == 0:
         return replace(after, pending_since=None, unplaced=())
     # The ladder's clock runs on for replicas that were waiting already.
     if record.pending_count > 0 and record.pending_since:
         return after
     return replace(after, pending_since=now)
-
-
-def _rollout(before: WorkloadRecord, after: WorkloadRecord) -> Rollout | None:
-    """Return the update that is under way, if the workload still rolls.
-
-    Where the new spec allows a smaller surge, the surge keeps to that from now on: fewer replicas are wanted, or its
-    ``maxSurge`` is smaller. The next pass of disruption may let it have more again, where one node holds more replicas
-    than these bounds.
-    """
-    bounds = None if after.workload is None else after.workload.rolling_update
-    if before.rollout is None or bounds is None:
-        return None
-    largest_surge, _ = bounds.bounds(after.unfinished_count)
-    if largest_surge >= _largest_surge(before):
-        return before.rollout
-    surge_count = min(before.rollout.surge_count, largest_surge)
-    return replace(before.rollout, surge_count=surge_count)
-
-
-def _largest_surge(record: WorkloadRecord) -> int:
-    """Return how many replicas beyond those wanted a workload's own bounds allow."""
-    bounds = None if record.workload is None else record.workload.rolling_update
-    return 0 if bounds is None else bounds.bounds(record.unfinished_count)[0]
 
 
 def _former(record: WorkloadRecord, wanted: Workload) -> tuple[Workload, ...]:

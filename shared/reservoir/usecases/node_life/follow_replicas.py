@@ -28,6 +28,7 @@ from reservoir.ports.state import (
 from reservoir.ports.system import Clock
 from reservoir.usecases.claims.announce import hosted_ref, node_detail, stored_ref
 from reservoir.usecases.claims.claim_moves import save_claim, save_claims
+from reservoir.usecases.claims.rolling_updates import kept_rollout
 from reservoir.usecases.draining.draining import Draining
 
 # Another start does not help a command that fails so often in a row: a person should look.
@@ -166,6 +167,7 @@ def _with_finished(record: WorkloadRecord, done: FinishedReplicas) -> WorkloadRe
         placed_count=record.placed_count - done.placed_count,
         finished_count=record.finished_count + done.count,
     )
+    after = replace(after, rollout=kept_rollout(record, after))
     return after if after.pending_count else replace(after, pending_since=None, unplaced=())
 
 
