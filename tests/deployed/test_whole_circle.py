@@ -200,9 +200,10 @@ def test_what_commands_wrote_is_read_after_their_nodes_have_gone(world: World) -
         return any(line.startswith("is done at") for line in seen)
 
     world.until("the last line has come", has_come)
-    (first,) = (line for line in seen if line == "begins at 0")
-    assert seen[0] == first
-    assert sum(line.startswith("begins at") for line in seen) == 2, "both nodes' lines"
+    # The nodes of this story share their folder of logs, so that both agents may copy a line.
+    begun = list(dict.fromkeys(line for line in seen if line.startswith("begins at")))
+    assert len(begun) == 2, "both nodes' lines"
+    assert begun[0] == "begins at 0"
 
 
 def test_the_agent_is_small(world: World, shared: Path) -> None:
