@@ -51,16 +51,14 @@ class UnitRoom:
         shape = _shape(workload)
         about = dumps(shape), market
         if about not in self._markets:
-            types = tuple(
-                replace(
-                    item,
-                    offerings=tuple(
-                        each for each in item.offerings if each.capacity_type is market
-                    ),
+            types = []
+            for item in self.world.instance_types:
+                sold = tuple(
+                    each for each in item.offerings if each.capacity_type is market
                 )
-                for item in self.world.instance_types
-            )
-            plan = self._asked(shape, replace(self._empty(), instance_types=types))
+                types.append(replace(item, offerings=sold))
+            world = replace(self._empty(), instance_types=tuple(types))
+            plan = self._asked(shape, world)
             self._markets[about] = bool(plan.launches)
         return self._markets[about]
 
