@@ -1,5 +1,6 @@
 """One node's whole life on the real adapters: DynamoDB's stores, the emulated EC2 and its events."""
 
+import itertools
 from typing import Any
 
 import pytest
@@ -19,6 +20,9 @@ from reservoir.names import LISTING_INDEX, LISTING_KEY
 
 pytestmark = pytest.mark.embedded
 
+# Worlds of one process share an endpoint, and an address of memory comes back.
+_table_numbers = itertools.count()
+
 
 class StoredWorld(LiveWorld):
     """The live world with its state in DynamoDB."""
@@ -28,7 +32,7 @@ class StoredWorld(LiveWorld):
         self.stores: Stores = dynamodb_stores(dynamodb)
         self.state: Any = self.stores
         self.stores.clock.set(self.clock.now())
-        table = f"launches-of-{id(self)}"
+        table = f"launches-{next(_table_numbers)}"
         ministack.create_table(
             dynamodb, table, indexes={LISTING_INDEX: (LISTING_KEY, "ALL")}
         )
