@@ -11,7 +11,12 @@ from lab.embedded.ec2.instances import launch_templates as templates
 from lab.embedded.ec2.instances import metadata, volume_defaults
 from lab.embedded.ec2.instances import operations as instances
 from lab.embedded.ec2.instances import type_operations as types
-from lab.embedded.ec2.reservations import block_offerings, quotes, redistribution
+from lab.embedded.ec2.reservations import (
+    block_offerings,
+    interruptible_operations,
+    quotes,
+    redistribution,
+)
 from lab.embedded.ec2.reservations import block_operations as blocks
 from lab.embedded.ec2.reservations import operations as reservations
 
@@ -52,8 +57,8 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "DescribeCapacityBlockExtensionHistory": block_offerings.describe_capacity_block_extension_history,
     "DescribeCapacityBlocks": blocks.describe_capacity_blocks,
     "DescribeCapacityBlockStatus": blocks.describe_capacity_block_status,
-    "CreateInterruptibleCapacityReservationAllocation": blocks.create_interruptible_allocation,
-    "UpdateInterruptibleCapacityReservationAllocation": blocks.update_interruptible_allocation,
+    "CreateInterruptibleCapacityReservationAllocation": interruptible_operations.create_allocation,
+    "UpdateInterruptibleCapacityReservationAllocation": interruptible_operations.update_allocation,
     "ModifyInstanceMetadataDefaults": metadata.modify_instance_metadata_defaults,
     "GetInstanceMetadataDefaults": metadata.get_instance_metadata_defaults,
     "EnableEbsEncryptionByDefault": volume_defaults.enable_ebs_encryption_by_default,

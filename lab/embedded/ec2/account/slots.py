@@ -67,6 +67,30 @@ def leave(world: World, instance: Instance) -> None:
             world.settings.block_scrub_s,
             partial(reservation.scrubbing.discard, instance.instance_id),
         )
+    restore_to_source(world, reservation)
+
+
+def restore_to_source(world: World, lent: CapacityReservation) -> None:
+    """Restore free slots that the owner of lent capacity reclaims; the last one completes the reclamation."""
+    source = world.reservations.get(lent.source_reservation_id or "")
+    free_count = max(0, lent.total_count - lent.used_count)
+    count = min(lent.total_count - lent.planned_count, free_count)
+    if lent.kind is not ReservationKind.INTERRUPTIBLE or count <= 0:
+        return
+    lent.total_count -= count
+    if source is not None:
+        source.total_count += count
+    if lent.total_count > lent.planned_count:
+        return
+    if source is not None:
+        world.announce(
+            world.events.reclamation_completed(
+                source, lent, world.now(), reclaimed=lent.reclaimed_count
+            )
+        )
+    lent.reclaimed_count = 0
+    if lent.total_count == 0 and not lent.is_retained:
+        lent.state = "cancelled"
 
 
 def release(world: World, reservation: CapacityReservation, instance: Instance) -> None:

@@ -116,6 +116,12 @@ class CapacityReservation:
     block_id: str | None = None
     ultraserver_type: str | None = None
     source_reservation_id: str | None = None
+    is_retained: bool = False
+    """Whether an interruptible reservation stays active when its owner has reclaimed all of it."""
+    warned: set[str] = field(default_factory=set)
+    """Occupants of an interruptible reservation that were told that they will be terminated."""
+    reclaimed_count: int = 0
+    """Units of an interruptible reservation that its owner has asked for since it was last at rest."""
     placement_group_arn: str | None = None
     ebs_optimized: bool = False
     delivery_preference: str | None = None
@@ -160,7 +166,13 @@ class CapacityReservation:
         """Slots that are free now."""
         if self.state not in HOLDING_STATES or self.reclaiming:
             return 0
-        return max(0, self.total_count - self.used_count)
+        # lent units that their owner reclaims are given to nobody
+        size = (
+            min(self.total_count, self.planned_count)
+            if self.kind is ReservationKind.INTERRUPTIBLE
+            else self.total_count
+        )
+        return max(0, size - self.used_count)
 
     @property
     def launchable_count(self) -> int:

@@ -1,12 +1,11 @@
-"""DescribeCapacityBlocks, DescribeCapacityBlockStatus, and the owner's side of interruptible reservations."""
+"""DescribeCapacityBlocks and DescribeCapacityBlockStatus."""
 
 from typing import Any
 
 from lab.embedded.ec2.account.state import CapacityReservation, ReservationKind
 from lab.embedded.ec2.account.world import World
-from lab.embedded.ec2.api.errors import Ec2Error, invalid_value
+from lab.embedded.ec2.api.errors import Ec2Error
 from lab.embedded.ec2.api.filters import Readers, page, select, without_empty
-from lab.embedded.ec2.reservations import interruptible
 
 Parameters = dict[str, Any]
 
@@ -59,61 +58,6 @@ def describe_capacity_block_status(world: World, parameters: Parameters) -> dict
     return without_empty(
         {"CapacityBlockStatuses": [_status(r) for r in blocks], "NextToken": token}
     )
-
-
-def create_interruptible_allocation(world: World, parameters: Parameters) -> dict[str, Any]:
-    """Answer CreateInterruptibleCapacityReservationAllocation.
-
-    Raises
-    ------
-    Ec2Error
-        ``InvalidCapacityReservationId.NotFound``, ``InvalidParameterValue``, ``OperationNotPermitted``,
-        ``TagLimitExceeded``.
-    """
-    source = world.reservation(parameters["CapacityReservationId"])
-    interruptible.allocate(world, source, parameters["InstanceCount"])
-    return {
-        "SourceCapacityReservationId": source.reservation_id,
-        "TargetInstanceCount": parameters["InstanceCount"],
-        "Status": "active",
-        "InterruptionType": "adhoc",
-    }
-
-
-def update_interruptible_allocation(world: World, parameters: Parameters) -> dict[str, Any]:
-    """Answer UpdateInterruptibleCapacityReservationAllocation for reclaiming; growing is not emulated.
-
-    Raises
-    ------
-    Ec2Error
-        ``InvalidParameterValue``, ``UnsupportedOperation``.
-    """
-    source_id = parameters["CapacityReservationId"]
-    allocation = next(
-        (
-            r
-            for r in world.reservations.values()
-            if r.source_reservation_id == source_id and r.state == "active"
-        ),
-        None,
-    )
-    if allocation is None:
-        raise invalid_value(f"{source_id} has no interruptible allocation.")
-    target = parameters["TargetInstanceCount"]
-    if target > allocation.total_count:
-        raise Ec2Error(
-            "UnsupportedOperation", "Growing an interruptible allocation is not emulated."
-        )
-    before = allocation.total_count
-    interruptible.reclaim(world, allocation, target)
-    return {
-        "InterruptibleCapacityReservationId": allocation.reservation_id,
-        "SourceCapacityReservationId": source_id,
-        "InstanceCount": before,
-        "TargetInstanceCount": target,
-        "Status": "updating",
-        "InterruptionType": "adhoc",
-    }
 
 
 def block_of(world: World, block: CapacityReservation) -> dict[str, Any]:

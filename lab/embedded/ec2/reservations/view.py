@@ -53,6 +53,9 @@ def reservation_of(world: World, reservation: CapacityReservation) -> dict[str, 
             "Interruptible": True if interruptible else None,
             "InterruptionInfo": _interruption(reservation) if interruptible else None,
             "InterruptibleCapacityAllocation": _allocation(world, reservation),
+            "ZeroSizePreference": zero_size_preference(reservation)
+            if interruptible
+            else None,
             "Tags": world.tags.rendered(reservation.reservation_id),
         }
     )
@@ -96,22 +99,39 @@ def _interruption(reservation: CapacityReservation) -> dict[str, Any]:
 
 
 def _allocation(world: World, source: CapacityReservation) -> dict[str, Any] | None:
-    allocation = next(
-        (
-            r
-            for r in world.reservations.values()
-            if r.source_reservation_id == source.reservation_id
-        ),
-        None,
-    )
+    allocation = allocation_of(world, source)
     if allocation is None or source.owner_id != world.account_id:
         return None
     return {
         "InstanceCount": allocation.total_count,
         "TargetInstanceCount": allocation.planned_count,
-        "Status": "updating"
-        if allocation.planned_count != allocation.total_count
-        else "active",
+        "Status": allocation_status(allocation),
+        "ZeroSizePreference": zero_size_preference(allocation),
         "InterruptibleCapacityReservationId": allocation.reservation_id,
         "InterruptionType": "adhoc",
     }
+
+
+def allocation_of(world: World, source: CapacityReservation) -> CapacityReservation | None:
+    """Return the interruptible reservation that was last made of a source, ended or not."""
+    made = [
+        r
+        for r in world.reservations.values()
+        if r.source_reservation_id == source.reservation_id
+    ]
+    return made[-1] if made else None
+
+
+def allocation_status(allocation: CapacityReservation) -> str:
+    """Return EC2's word for what becomes of an allocation: "updating during reclamation, active when complete"."""
+    if allocation.state == "cancelled":
+        return "canceled"
+    if allocation.total_count == allocation.planned_count:
+        return allocation.state
+    is_ending = allocation.planned_count == 0 and not allocation.is_retained
+    return "canceling" if is_ending else "updating"
+
+
+def zero_size_preference(allocation: CapacityReservation) -> str:
+    """Return what becomes of an interruptible reservation of which all was reclaimed."""
+    return "retain" if allocation.is_retained else "default"

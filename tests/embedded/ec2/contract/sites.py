@@ -125,6 +125,29 @@ class Site:
         reservation_id: str = made
         return reservation_id
 
+    def lend(self, source: str, count: int, **more: Any) -> str:
+        """Lend units of a reservation, which the end of the test takes back."""
+        self.ec2.create_interruptible_capacity_reservation_allocation(
+            CapacityReservationId=source, InstanceCount=count, **more
+        )
+        self.undo.append(lambda: self.lend_only(source, 0, ZeroSizePreference="default"))
+        lent: str = self.reservation(source)["InterruptibleCapacityAllocation"][
+            "InterruptibleCapacityReservationId"
+        ]
+        return lent
+
+    def lend_only(self, source: str, count: int, **more: Any) -> None:
+        """Lend more or fewer units of a reservation that lends some."""
+        self.ec2.update_interruptible_capacity_reservation_allocation(
+            CapacityReservationId=source, TargetInstanceCount=count, **more
+        )
+
+    def sizes(self, *reservation_ids: str) -> list[int]:
+        """Return how many units reservations have now."""
+        return [
+            int(self.reservation(each)["TotalInstanceCount"]) for each in reservation_ids
+        ]
+
     def join(self, group_arn: str, reservation_id: str) -> None:
         """Put a reservation into a group."""
         arn = self.reservation(reservation_id)["CapacityReservationArn"]

@@ -176,6 +176,36 @@ def test_the_last_unit_cannot_be_split_off(site: Site) -> None:
         site.split(source, 1)
 
 
+def test_units_are_lent_more_are_lent_and_all_come_back(
+    site: Site, record_property: Callable[[str, object], None]
+) -> None:
+    """What AWS's guide promises owners; how soon free units come back is what a real run tells (``back_s``)."""
+    source, token = site.reserve(3), secrets.token_hex(16)
+    lent = site.lend(source, 1, ClientToken=token, ZeroSizePreference="retain")
+    assert site.lend(source, 1, ClientToken=token, ZeroSizePreference="retain") == lent
+    site.until(lambda: site.sizes(source, lent) == [2, 1])
+    site.lend_only(source, 2)
+    site.until(lambda: site.sizes(source, lent) == [1, 2])
+    site.lend_only(source, 0)
+    polls = 0
+
+    def are_back() -> bool:
+        nonlocal polls
+        polls += 1
+        return site.sizes(source, lent) == [3, 0]
+
+    site.until(are_back)
+    record_property("back_s", polls * POLL_S)
+    assert site.reservation(lent)["State"] == "active"
+
+
+def test_a_reservation_lends_in_one_allocation_alone(site: Site) -> None:
+    source = site.reserve(2)
+    site.lend(source, 1)
+    with pytest.raises(ClientError):
+        site.lend(source, 1)
+
+
 def test_a_fleet_token_launches_once(site: Site) -> None:
     token = secrets.token_hex(16)
     overrides = {site.template(): [site.pool()]}
