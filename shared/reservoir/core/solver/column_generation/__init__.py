@@ -1,1 +1,1 @@
-"""Column generation; imported where it is asked for alone, as HiGHS and NumPy cost a third of a second to load."""
+"""Column generation. Its modules are imported only where they are used: HiGHS and NumPy take 0.3 s to load."""

@@ -1,7 +1,8 @@
-"""The filling of one node that is worth most: an exact answer to the pricing problem where items are few.
+"""Finds the filling of one node that is worth most: an exact answer to the pricing problem where item types are few.
 
-A bounded knapsack of several resources, by branch and bound (Martello and Toth 1990). The bound is that of one resource
-made of all, each counted by its part of the node (a surrogate relaxation, Glover 1968), filled in fractions.
+This is a bounded knapsack of several resources, solved by branch and bound (Martello and Toth 1990). For the bound, all
+resources are replaced by one: the mean of the parts of the node that a replica takes of each (a surrogate relaxation,
+Glover 1968). Filling that resource in fractions gives the bound.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,14 +13,18 @@ from reservoir.core.solver.packing.item_types import ItemType
 from reservoir.core.solver.packing.knapsack import Pattern
 from reservoir.core.solver.problem.vectors import Vector, copies_that_fit
 
-# A search that has not ended by then gives the best that it found.
+# Steps of a search; after so many it returns the best filling that it has found.
 _STEPS_MAX = 3_000
 _TINY = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """What may go onto the node; ``part`` is what a replica takes of it, all resources together."""
+    """An item that may run on the node.
+
+    ``part`` is the part of the node that one replica takes, in the mean of the node's resources. ``most`` is the number
+    of replicas there are.
+    """
 
     index: int
     request: Vector
@@ -30,7 +35,7 @@ class _Item:
 
 @dataclass(frozen=True, slots=True)
 class FilledNode:
-    """What goes onto a node and what that is worth; no filling of the node is worth more than ``at_most``."""
+    """The best pattern found for a node and its value; ``at_most`` is an upper bound of the value of any pattern."""
 
     value: float
     pattern: Pattern
@@ -38,7 +43,11 @@ class FilledNode:
 
 
 class BestFilling:
-    """The search for one node of a size; ``left`` bounds the replicas of each item."""
+    """The search for the best filling of a node of this size.
+
+    ``values`` are those of one replica, by index of the items that may run on the node; ``left`` is the number of
+    replicas of each item.
+    """
 
     def __init__(
         self,
@@ -52,13 +61,14 @@ class BestFilling:
         for index, value in values.items():
             request = item_types[index].request
             items.append(_Item(index, request, value, self._part(request), left[index]))
-        # What is worth most for its part first: the first branches are good, and the bound cuts off the others.
+        # The items of most value for their part come first: then the first fillings are good, and the bound cuts off
+        # most of the others.
         self._items = sorted(
             items, key=lambda it: (-it.value / max(it.part, _TINY), it.index)
         )
 
     def found(self) -> FilledNode:
-        """Return the best filling; an empty one where nothing fits."""
+        """Return the best filling found; an empty one if no item fits."""
         best_value = 0.0
         best: Pattern = ()
         steps_left = _STEPS_MAX
@@ -70,14 +80,14 @@ class BestFilling:
                 best_value, best = value, pattern
             if value + self._bound(position, room) <= best_value + _TINY:
                 continue
-            # The fullest is looked at first: it is pushed last.
+            # The branch with the most replicas is pushed last, so that it is searched first.
             stack.extend(self._branches(position, room, value, pattern))
         bounds = [value + self._bound(at, room) for at, room, value, _ in stack]
         at_most = max([best_value + _TINY, *bounds])
         return FilledNode(best_value, tuple(sorted(best)), at_most)
 
     def above(self, least: float) -> Iterator[Pattern]:
-        """Yield the fillings that are worth more, and beside which no further replica fits, in a bounded search."""
+        """Yield the fillings worth more than ``least`` beside which no further replica fits, until steps run out."""
         steps_left = _STEPS_MAX
         stack: list[tuple[int, Vector, float, Pattern]] = [(0, self._size, 0.0, ())]
         while stack and steps_left:
@@ -93,7 +103,7 @@ class BestFilling:
     def _branches(
         self, position: int, room: Vector, value: float, pattern: Pattern
     ) -> Iterator[tuple[int, Vector, float, Pattern]]:
-        """Yield what to search beyond an item, for each number of its replicas; the fullest last."""
+        """Yield the states of the search after an item, one for each number of its replicas, in ascending order."""
         item = self._items[position]
         most = min(item.most, copies_that_fit(item.request, room))
         rest = room
@@ -112,11 +122,11 @@ class BestFilling:
         )
 
     def bound(self) -> float:
-        """Return what any filling is worth at most."""
+        """Return an upper bound of the value of any filling."""
         return self._bound(0, self._size)
 
     def _bound(self, position: int, room: Vector) -> float:
-        """Return what the items from this one on may add at most."""
+        """Return an upper bound of the value that the items from this position on can add in the room left."""
         left = self._part(room)
         value = 0.0
         for item in self._items[position:]:
@@ -128,7 +138,7 @@ class BestFilling:
         return value
 
     def _part(self, amounts: Vector) -> float:
-        """Return which part of the node these amounts are, in the mean of its resources."""
+        """Return the part of the node that these amounts are, in the mean of its resources."""
         parts = [
             amount / size for amount, size in zip(amounts, self._size, strict=True) if size
         ]

@@ -1,15 +1,17 @@
-"""Column generation: from the patterns that greedy packing filled to nearly the best combination of any patterns.
+"""Column generation: makes a greedy packing cheaper by combining its patterns with new ones.
 
-The restricted master says how often to use which pattern; its dual prices say what a replica and a unit are worth; the
-pricing problem finds patterns worth more than they cost at these prices; they become columns.
+The restricted master is a linear program that decides how often each known pattern is used. Its dual prices say what a
+replica and a unit are worth. At these prices the pricing problem finds patterns that are worth more than they cost, and
+they become columns of the master.
 
-From fractions to whole numbers: fix whole uses, round some up, ask the program about the rest (diving; Sadykov et al.
-2019 compare such heuristics). What is left after a few dives greedy packing places.
+Diving turns the fractions of its solution into whole uses: it fixes the whole part of each use, rounds a few uses up,
+and solves the program again for the replicas left (Sadykov et al. 2019 compare such heuristics). After a few dives
+greedy packing places the rest.
 
-At last parts of the best packing are taken apart and the program is asked about them again (large neighbourhood search,
-Shaw 1998). What a packing costs beyond the program's optimum is the sum of what its nodes lose: the reduced costs of
-their patterns at the program's prices. So the nodes that lose most go, and some of the others beside them, with which
-they may mix.
+At last parts of the best packing are taken apart, and the program packs their replicas again (large neighbourhood
+search, Shaw 1998). The cost of a packing beyond the program's optimum is the sum of the reduced costs of its patterns
+at the dual prices. So the nodes whose patterns have the highest reduced costs are taken apart, and some of the other
+nodes with them, so that their replicas can mix.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,26 +25,31 @@ from reservoir.core.solver.packing.item_types import BinType, BinTypes
 from reservoir.core.solver.packing.packing import Packing
 from reservoir.core.solver.packing.spared_units import by_worth
 
-# stop when so many rounds together gained less than this part of the cost
+# Column generation stops when the last _SLOW_ROUNDS rounds together lowered the cost by less than this part of it.
 _SLOW_ROUNDS, _SLOW = 8, 1e-3
-_QUICK_ROUNDS = 25  # of a first plan (catalogue-10000, seeds 0 to 5, 3000 to 3031)
-_WHOLE = 1e-6
-_ROUNDED_UP = 10  # one in so many patterns in use is rounded up in each dive
-_DIVES = 3  # after fewer the greedy pass has too much to place, after more it is no better
-# Chosen with catalogue-10000, seeds 701 to 759.
+# rounds at most for a first plan (catalogue-10000, seeds 0 to 5, 3000 to 3031)
+_QUICK_ROUNDS = 25
+_WHOLE = 1e-6  # a use that is short of a whole number by less than this counts as whole
+_ROUNDED_UP = 10  # in each dive, one in so many patterns in use is rounded up
+# after fewer dives too much is left to greedy packing; after more the result is no better
+_DIVES = 3
+# How often parts of the best packing are taken apart (chosen with catalogue-10000, seeds 701 to 759).
 _TURNS = 3
-# a packing that costs no more than this times the program's optimum is left as it is
+# a packing that costs no more than this times the program's optimum is not taken apart
 _NEAR = 1.005
-_LOSS = 0.8  # nodes are taken apart that account for this part of the loss,
-_OTHERS = 3  # and one in so many of the others, a different one in each turn
+# The nodes are taken apart that together lose this part of the loss, the highest first, and of the other nodes one in
+# _OTHERS, a different one in each turn.
+_LOSS = 0.8
+_OTHERS = 3
 
 
 def improved(
     base: Packing, greedy: Packing, bin_types: BinTypes, *, is_quick: bool
 ) -> Packing | None:
-    """Return a packing from the greedy one's patterns and better ones; None without a solution.
+    """Return a packing that combines the patterns of the greedy one with new ones; None if HiGHS finds no solution.
 
-    ``base`` has only existing nodes filled. ``is_quick`` ends after so many rounds, near the program's optimum or not.
+    ``base`` has only existing nodes filled. ``is_quick`` ends column generation after ``_QUICK_ROUNDS`` rounds, near
+    the program's optimum or not, and takes nothing apart.
     """
     offered = [*promising(base, bin_types.paid), *bin_types.reserved]
     return _packed(
@@ -53,7 +60,10 @@ def improved(
 def packed_by_worth(
     base: Packing, greedy: Packing, reserved: Sequence[BinType]
 ) -> Packing | None:
-    """Return a packing of units alone, whose bin types cost what a unit is worth; None as of ``improved``."""
+    """Return a packing onto reserved units alone; None if HiGHS finds no solution.
+
+    The price of each bin type in ``reserved`` is the worth of its unit.
+    """
     return _packed(
         base, greedy, reserved, partial(by_worth, reserved=reserved), is_quick=False
     )
@@ -83,7 +93,7 @@ def _packed(
 def _solved_in_fractions(
     master: RestrictedMaster, pricing: PricingProblem, base: Packing, rounds_max: int | None
 ) -> bool:
-    """Add columns until none would gain anything to speak of; False when HiGHS finds no solution."""
+    """Add columns until more would hardly lower the cost, or time or rounds run out; False without a solution."""
     costs: list[float] = []
     while master.program.solve():
         costs.append(master.program.objective())
@@ -98,7 +108,7 @@ def _solved_in_fractions(
 
 
 def is_done(costs: Sequence[float]) -> bool:
-    """Whether more rounds would gain nothing to speak of; ``costs`` are those of the program so far."""
+    """Whether the last rounds hardly lowered the cost; ``costs`` has the program's cost after each round."""
     return (
         len(costs) > _SLOW_ROUNDS
         and costs[-1 - _SLOW_ROUNDS] - costs[-1] < _SLOW * costs[-1]
@@ -108,7 +118,7 @@ def is_done(costs: Sequence[float]) -> bool:
 def _rounded(
     master: RestrictedMaster, base: Packing, complete: Callable[[Packing], Packing]
 ) -> Packing:
-    """Fix whole uses and ask again, a few times; the greedy packs the rest."""
+    """Dive a few times: fix uses and solve the program for the replicas left; ``complete`` packs the rest."""
     packing = base.fork()
     for _ in range(_DIVES):
         master.keep(packing)
@@ -119,7 +129,7 @@ def _rounded(
 
 
 def _fix(master: RestrictedMaster, packing: Packing) -> None:
-    """Take patterns as often as they are used wholly, and round up those nearest to one more use."""
+    """Use each pattern as often as the whole part of its use says, and round up those nearest to one more use."""
     used = sorted(
         [
             (-count, position)
@@ -134,7 +144,8 @@ def _fix(master: RestrictedMaster, packing: Packing) -> None:
     )
     for _, position in parts[: -(-len(parts) // _ROUNDED_UP)]:
         bin_type, pattern = master.patterns[position]
-        # A reserved unit costs nothing more, so part of a pattern is worth a whole one; other nodes must be full.
+        # Where too few replicas are left for the whole pattern, a reserved unit takes part of it, as the unit costs
+        # nothing more. A node that must be bought is not used for part of a pattern.
         if (
             not packing.repeat(bin_type, pattern, 1)
             and bin_type.option.reservation is not None
@@ -145,7 +156,7 @@ def _fix(master: RestrictedMaster, packing: Packing) -> None:
 def _rebuilt(
     master: RestrictedMaster, base: Packing, complete: Callable[[Packing], Packing]
 ) -> Packing:
-    """Return the best packing that diving finds, at first from the whole program and then from parts of it."""
+    """Return the best packing that diving finds, first for all replicas and then for parts of the best packing."""
     duals, near = master.program.duals(), base.cost() + _NEAR * master.program.objective()
     best = _rounded(master, base, complete)
     for turn in range(_TURNS):
@@ -166,7 +177,7 @@ def _part(
     best: Packing,
     turn: int,
 ) -> Packing:
-    """Return the base with those nodes of the best packing that stay."""
+    """Return the base with the nodes of the best packing that are not taken apart in this turn."""
     part = base.fork()
     launched = [
         (use.bin_type, tuple(sorted(use.pattern.items())), use.count)

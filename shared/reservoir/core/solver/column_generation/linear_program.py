@@ -1,4 +1,4 @@
-"""A thin, typed wrapper over highspy: one linear program, columns added as they are found."""
+"""A thin, typed wrapper over highspy: one linear or integer program, to which columns can be added between solves."""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
@@ -9,8 +9,9 @@ import numpy as np
 
 INFINITY = float(highspy.kHighsInf)
 
-# From the basis of the last solve simplex may go in circles for ever, as in the mix of 1,000 replicas with seed 705.
-# No other program of the benches took more than 1,500 iterations; this limit stops at the same place on every machine.
+# Simplex that starts from the basis of the last solve may cycle for ever, as with the mix of 1,000 replicas and seed
+# 705. No other program of the benches took more than 1,500 iterations. A limit of iterations, unlike one of time, stops
+# at the same place on every machine.
 _ITERATIONS_MAX = 10_000
 
 
@@ -19,7 +20,7 @@ def _never() -> bool:
 
 
 def _new_highs(expired: Callable[[], bool]) -> Any:
-    """Return a solver of one thread that stops where ``expired`` says so; it is asked at each iteration and node."""
+    """Return a solver of one thread that asks ``expired`` at each iteration and node, and stops when it is true."""
 
     def look(event: Any) -> None:
         if expired():
@@ -33,7 +34,8 @@ def _new_highs(expired: Callable[[], bool]) -> Any:
     highs.setOptionValue("threads", 1)
     highs.setOptionValue("solver", "simplex")
     highs.setOptionValue("simplex_iteration_limit", _ITERATIONS_MAX)
-    # Primal or dual as the last basis is feasible: half the time of always dual, after columns were added.
+    # Primal or dual simplex, whichever the last basis is feasible for. After columns were added this takes half the
+    # time of dual simplex alone.
     highs.setOptionValue(
         "simplex_strategy",
         int(highspy.simplex_constants.SimplexStrategy.kSimplexStrategyChoose),
@@ -41,14 +43,15 @@ def _new_highs(expired: Callable[[], bool]) -> Any:
     return highs
 
 
-# its cost, its upper bound, and (row, value)
+# The cost of a column, its upper bound, and its entries as (row, value).
 Column = tuple[float, float, Sequence[tuple[int, float]]]
 
 
 class LinearProgram:
-    """Minimise cost, in USD an hour, over n columns >= 0; each of m rows has bounds. One thread, so deterministic.
+    """Minimises cost, in USD an hour, over n columns >= 0; each of the m rows has bounds.
 
-    ``expired`` ends a solve before its time: then there is no solution.
+    One thread solves it, so the solution is the same every time. When ``expired`` becomes true, a solve ends without a
+    solution.
     """
 
     def __init__(
@@ -60,7 +63,8 @@ class LinearProgram:
     ) -> None:
         self._highs: Any = _new_highs(expired)
         if columns:
-            # A large program that is given at once is solved two to four times as fast without presolve.
+            # A large program whose columns are all there from the start is solved two to four times faster without
+            # presolve.
             self._highs.setOptionValue("presolve", "off")
         lower, upper = np.array(rows, dtype=float).T
         self._highs.addRows(
@@ -89,7 +93,7 @@ class LinearProgram:
         self._highs.changeRowBounds(row, lower, upper)
 
     def solve(self) -> bool:
-        """Solve to optimality; False when HiGHS could not, or not in time."""
+        """Solve to optimality; False if HiGHS could not, or not in time."""
         self._highs.run()
         if self._highs.getModelStatus() == highspy.HighsModelStatus.kIterationLimit:
             self._highs.clearSolver()
@@ -102,7 +106,7 @@ class LinearProgram:
             self._highs.changeColCost(column, cost)
 
     def solve_whole_from(self, values: Sequence[float], nodes_max: int) -> bool:
-        """Look from a known solution in whole numbers for a better one, within the limit; False without any."""
+        """Search ``nodes_max`` nodes, from a known solution, for the best in whole numbers; False without any."""
         for name in ("mip_rel_gap", "mip_abs_gap"):
             self._highs.setOptionValue(name, 0.0)
         self._highs.setOptionValue("mip_max_nodes", nodes_max)
@@ -116,11 +120,12 @@ class LinearProgram:
         return bool(self._highs.getInfo().primal_solution_status)
 
     def proven(self) -> float:
-        """Return what the optimum is at least by the duals of the last solution; needs bounds on all rows and columns.
+        """Return a lower bound of the optimum by the duals of the last solution; all rows and columns need bounds.
 
-        A dual price times a row, or a reduced cost times a column, is no less than at one of its two bounds. The sum of
-        these bounds the cost at any prices (weak duality): it does not rest on the solver's tolerance (Neumaier and
-        Shcherbina 2004).
+        The cost is the sum of each dual price times its row and each reduced cost times its column. Each of these
+        products is at least as large as at one of the two bounds of the row or column, and the sum of these least
+        values bounds the cost from below, whatever the prices are (weak duality). So the bound does not depend on the
+        solver's tolerance (Neumaier and Shcherbina 2004).
         """
         lp, duals = self._highs.getLp(), np.array(self.duals())
         starts, rows, values = map(
@@ -136,14 +141,14 @@ class LinearProgram:
         return float(np.minimum(prices * lower, prices * upper).sum())
 
     def bound_in_whole(self, integers: Sequence[int]) -> float:
-        """Return what the optimum is at least where these columns are whole numbers; 0 without a proof."""
+        """Return a lower bound of the optimum if these columns must be whole numbers; 0 if HiGHS proves none."""
         for name, value in (
             ("solver", "choose"),
             ("presolve", "choose"),
             ("mip_rel_gap", 1e-3),
         ):
             self._highs.setOptionValue(name, value)
-        # A node limit stops at the same place on every machine; a time limit would not.
+        # The search is limited by nodes and not by time, so that it stops at the same place on every machine.
         self._highs.setOptionValue("mip_max_nodes", 1)
         for column in integers:
             self._highs.changeColIntegrality(column, highspy.HighsVarType.kInteger)
@@ -156,9 +161,9 @@ class LinearProgram:
         return float(self._highs.getInfo().objective_function_value)
 
     def values(self) -> list[float]:
-        """Return the value of each column in the last solution: n of them."""
+        """Return the value of each of the n columns in the last solution."""
         return [float(value) for value in self._highs.getSolution().col_value]
 
     def duals(self) -> list[float]:
-        """Return the dual of each row in the last solution: m of them, in USD an hour for one unit of the row."""
+        """Return the dual price of each of the m rows in the last solution, in USD an hour for one unit of the row."""
         return [float(value) for value in self._highs.getSolution().row_dual]

@@ -1,13 +1,14 @@
-"""The certificate: no feasible plan that places as much costs less than this.
+"""The certificate: a lower bound of the cost of every feasible plan that places the same replicas.
 
-A relaxation that every feasible plan satisfies: replicas and nodes may be cut into any fractions (accelerated nodes, of
-which few are bought, stay whole), topology, limits and pool weights are ignored, and existing nodes are pooled by who
-may run on them. What is bought in bulk is described by its best resources per dollar only.
+It is the optimum of a relaxation that every feasible plan satisfies. Replicas and nodes may be cut into any fractions,
+except nodes with accelerators, of which few are bought. Topology, limits and pool weights are ignored. Existing nodes
+with the same eligible items are one pool of resources. Other nodes are sold in bulk, by the most resources that a
+dollar buys.
 
-The program's size is bounded, whatever the demand: with many kinds of replicas those of nearly the same proportions
-count as one kind of the least of them, which only loosens the bound.
+The program's size is bounded, whatever the demand. If there are many item types, those of nearly the same proportions
+become one that requests the least of them all, which only lowers the bound.
 
-No plan dearer than the one at hand can be better, so what any of them buys at most is bounded by its cost.
+A plan that costs more than the given one is no better, so the cost of the given plan limits what the relaxation buys.
 """
 
 from collections import Counter, defaultdict
@@ -28,19 +29,24 @@ from reservoir.core.solver.problem.vectors import Vector, copies_that_fit, iter_
 from reservoir.core.solver.solution.partial_plan import PartialPlan
 from reservoir.core.solver.solution.residual_capacity import ResidualCapacity
 
-_SAFETY = 1 - 1e-6  # floating-point rounding in the final sums
-_POOLS_MAX = 20
-_WHOLE_UNIT_MAX = 400  # more kinds of accelerated nodes than this are left fractional
-# With whole nodes HiGHS takes 0.7 s for so many columns, 3 for twice as many, 100 for 140,000.
+_SAFETY = 1 - 1e-6  # lowers the bound by more than the final sums may be rounded up
+_POOLS_MAX = 20  # pools of existing nodes; more become one
+# offers of nodes with accelerators that must be whole; others may be cut
+_WHOLE_UNIT_MAX = 400
+# With whole nodes HiGHS takes 0.7 s for so many columns, 3 s for twice as many, and 100 s for 140,000.
 _WHOLE_COLUMNS_MAX = 5_000
-_ITEM_TYPES_MAX = 500  # more kinds of replicas than this are merged
-# how near the proportions of merged kinds are: tried until few enough are left
+_ITEM_TYPES_MAX = 500  # more item types than this are merged
+# Items are merged whose amounts fall into the same part of an octave (a factor of two). Octaves are cut into fewer
+# parts until few enough item types are left.
 _PARTS_OF_AN_OCTAVE = (16, 8, 4, 2)
 
 
 @dataclass(frozen=True, slots=True)
 class _Offer:
-    """Resources at a price (USD an hour): one node, or, for what is bought in bulk, one dollar's worth."""
+    """Resources at a price: one node, a pool of existing nodes, or what a dollar an hour buys in bulk.
+
+    ``eligible`` is a mask of items, ``price`` in USD an hour, ``most`` how many a plan may use.
+    """
 
     size: tuple[float, ...]
     eligible: int
@@ -52,20 +58,20 @@ class _Offer:
 def lower_bound_atto_usd(
     state: PartialPlan, existing: Sequence[tuple[int, Sequence[int]]]
 ) -> int | None:
-    """Return the bound for what the state has placed, or None when HiGHS found none.
+    """Return the lower bound for the replicas that the state has placed, or None if HiGHS finds no solution in time.
 
-    ``existing`` is (requirement sets, free resources before the plan) of the existing nodes.
+    ``existing`` has (requirement sets, free resources before the plan) of each existing node.
     """
     item_types = _placed_item_types(state)
     if not item_types:
         return 0
     eligibility = Eligibility(item_types)
     offers = _offers(state, item_types, eligibility) + _room(existing, eligibility)
-    kinds = item_types
+    unmerged = item_types
     if len(item_types) > _ITEM_TYPES_MAX:
         item_types, offers = _merged(item_types, offers)
     total = 0.0
-    # of items that have nothing to do with others: accelerated work is often apart
+    # Items that no offer connects are bounded apart: work with accelerators often shares no nodes with other work.
     masks = defaultdict[int, int](int)
     for eligible, root in connected(offer.eligible for offer in offers).items():
         masks[root] |= eligible
@@ -74,15 +80,21 @@ def lower_bound_atto_usd(
         if proven is None:
             return None
         total += proven
-    nodes = [*_whole_offers(state, kinds, eligibility), *_standing(existing, eligibility)]
-    total = max(total, proven_by_patterns(kinds, nodes, state.catalogue.policy.expired))
+    nodes = [
+        *_whole_offers(state, unmerged, eligibility),
+        *_standing(existing, eligibility),
+    ]
+    total = max(total, proven_by_patterns(unmerged, nodes, state.catalogue.policy.expired))
     return max(0, floor(total * _SAFETY * 10**18))
 
 
 def _whole_offers(
     state: PartialPlan, item_types: Sequence[ItemType], eligibility: Eligibility
 ) -> Iterator[WholeOffer]:
-    """Yield nodes that may be launched, those once that are alike for these items."""
+    """Yield the nodes that may be launched; options of equal size and eligible items are one offer, at the least price.
+
+    Options of one reservation are one offer too, with all that any of them offers, as its units are shared.
+    """
     units = ResidualCapacity.of(state.catalogue).units
     overhead = state.catalogue.policy.overhead_atto_usd
     replicas = float(sum([item_type.count for item_type in item_types]))
@@ -112,7 +124,7 @@ def _whole_offers(
 def _standing(
     existing: Iterable[tuple[int, Sequence[int]]], eligibility: Eligibility
 ) -> Iterator[WholeOffer]:
-    """Yield the room on each existing node."""
+    """Yield each existing node as an offer of its free resources."""
     for requirement_sets, free in existing:
         size = tuple([max(0, amount) for amount in free])
         eligible = eligibility.accepting(requirement_sets, {}) & eligibility.fitting(size)
@@ -126,7 +138,7 @@ def _proven(
     offers: Sequence[_Offer],
     expired: Callable[[], bool],
 ) -> float | None:
-    """Return the least that the items of a mask cost, in USD an hour; None without a solution in time."""
+    """Return a lower bound of the cost of the items of a mask, in USD an hour; None without a solution in time."""
     if expired():
         return None
     columns, rows, whole = _program(
@@ -144,29 +156,33 @@ def _proven(
 def _placed_item_types(state: PartialPlan) -> list[ItemType]:
     placed = Counter[tuple[Vector, int]]()
     for group in state.groups:
-        # The loosest level: giving up preferences can only make a plan cheaper.
+        # Each replica accepts what its group accepts at any level: without preferences a plan can only be cheaper.
         placed[group.request, reduce(or_, group.requirement_sets)] += (
             group.count - state.remaining[group.index]
         )
-    kinds: list[ItemType] = []
+    item_types: list[ItemType] = []
     for (request, requirement_sets), count in (+placed).items():
-        kinds.append(_kind(len(kinds), request, requirement_sets, count))
-    return kinds
+        item_types.append(
+            _without_topology(len(item_types), request, requirement_sets, count)
+        )
+    return item_types
 
 
-def _kind(index: int, request: Vector, requirement_sets: int, count: int) -> ItemType:
-    """Return an item without topology, which the bound leaves out of account."""
+def _without_topology(
+    index: int, request: Vector, requirement_sets: int, count: int
+) -> ItemType:
+    """Return an item type without topology, which the bound ignores."""
     return ItemType(index, request, requirement_sets, pin=None, host=None, count=count)
 
 
-# Branches: options too small, in bulk and as whole nodes, by accelerator and reservation, each count otherwise.
+# Branches: options that are too small, sold in bulk, reserved, or with accelerators become different offers.
 def _offers(
     state: PartialPlan, item_types: Sequence[ItemType], eligibility: Eligibility
 ) -> list[_Offer]:
-    """Return few offers that are as good as all that is sold."""
+    """Return a few offers, of which a plan could buy at least as well as of all options."""
     units = ResidualCapacity.of(state.catalogue).units
     overhead = state.catalogue.policy.overhead_atto_usd
-    special = 0  # the items that ask for accelerators
+    special = 0  # the mask of items that request accelerators
     replicas = 0.0
     for item_type in item_types:
         replicas += item_type.count
@@ -185,7 +201,7 @@ def _offers(
         if option.reservation is None and price and not is_whole:
             bulk.setdefault(eligible & ~special, []).append((option.allocatable, price))
             continue
-        # Several pools may offer one reservation: together they take no more than its units, by all who may.
+        # Several pools may offer one reservation. They share its units, so they are one offer, for the items of all.
         if option.reservation is None:
             key, most = (option.allocatable, fitting), replicas
         else:
@@ -206,7 +222,7 @@ def _offers(
 
 
 def _bulk(sold: Sequence[tuple[Vector, float]], eligible: int, most: float) -> list[_Offer]:
-    """Return the Pareto front of (CPU, memory) per dollar; everything else per dollar at its best."""
+    """Return what a dollar buys: offers on the Pareto front of (CPU, memory), each with the most of other resources."""
     points: set[tuple[float, float]] = set()
     rest = [0.0] * (len(sold[0][0]) - 2)
     for size, price in sold:
@@ -223,7 +239,7 @@ def _bulk(sold: Sequence[tuple[Vector, float]], eligible: int, most: float) -> l
 def _room(
     existing: Iterable[tuple[int, Sequence[int]]], eligibility: Eligibility
 ) -> list[_Offer]:
-    """Return the room on existing nodes, one offer for all nodes with the same eligible items."""
+    """Return the free resources of existing nodes, one offer for all nodes with the same eligible items."""
     pools: dict[int, Vector] = {}
     for requirement_sets, free in existing:
         size = tuple(max(0, amount) for amount in free)
@@ -233,7 +249,7 @@ def _room(
         elif eligible:
             pools[eligible] = size
     if len(pools) > _POOLS_MAX:
-        # Many kinds of nodes would make the program large; as one pool they only loosen the bound.
+        # Many pools would make the program large. As one pool they only lower the bound.
         pools = {reduce(or_, pools): tuple(map(sum, zip(*pools.values(), strict=True)))}
     return [_Offer(size, eligible, 0.0, 1.0) for eligible, size in pools.items()]
 
@@ -241,22 +257,24 @@ def _room(
 def _merged(
     item_types: Sequence[ItemType], offers: Sequence[_Offer]
 ) -> tuple[list[ItemType], list[_Offer]]:
-    """Return fewer kinds of replicas, and the offers for them; nodes may then be cut into fractions, all of them.
+    """Return fewer item types, and the offers for them, in which all nodes may be cut into fractions.
 
-    Where nodes are cut, so may replicas be: n replicas weigh as much as one of n times the request. So those that the
-    same offers take, in nearly the same proportions, count together, each taken to ask for the least that any of them
-    asks for in proportion to its weight.
+    Where nodes may be cut, n replicas need as much as one of n times the request. So items with the same offers and
+    nearly the same proportions become one. Its replicas request, of each resource, the least that any of the items
+    requests in proportion to its weight.
     """
     accepted_by = _transposed([offer.eligible for offer in offers], len(item_types))
     whole_requests = map(_whole_request, item_types)
     totals = list(map(sum, zip(*whole_requests, strict=True)))
     proportions = [_proportions(item_type, totals) for item_type in item_types]
-    kinds = _alike(accepted_by, proportions)
+    alike_indexes = _alike(accepted_by, proportions)
     merged: list[ItemType] = []
-    for number, indexes in enumerate(kinds):
+    for number, indexes in enumerate(alike_indexes):
         alike = [item_types[index] for index in indexes]
         merged.append(_as_one(number, alike, totals))
-    takers = _transposed([accepted_by[indexes[0]] for indexes in kinds], len(offers))
+    takers = _transposed(
+        [accepted_by[indexes[0]] for indexes in alike_indexes], len(offers)
+    )
     of_merged = [
         replace(offer, eligible=eligible, is_whole=False)
         for offer, eligible in zip(offers, takers, strict=True)
@@ -265,7 +283,7 @@ def _merged(
 
 
 def _transposed(masks: Sequence[int], size: int) -> list[int]:
-    """Return the masks of columns for those of rows: for each of ``size`` bits, which of the masks have it."""
+    """Return, for each of ``size`` bits, the mask of the positions of the masks in which that bit is set."""
     found = [0] * size
     for number, mask in enumerate(masks):
         for position in iter_bits(mask):
@@ -276,27 +294,27 @@ def _transposed(masks: Sequence[int], size: int) -> list[int]:
 def _alike(
     accepted_by: Sequence[int], proportions: Sequence[Sequence[float]]
 ) -> list[list[int]]:
-    """Group the items that the same offers take in nearly the same proportions; less nearly if groups are too many."""
-    kinds: dict[object, list[int]] = {}
+    """Group items with the same offers and nearly the same proportions, the more roughly the more groups there are."""
+    alike: dict[object, list[int]] = {}
     for parts in _PARTS_OF_AN_OCTAVE:
-        kinds = {}
+        alike = {}
         for index, amounts in enumerate(proportions):
             steps = tuple(
                 floor(parts * log2(amount)) if amount else None for amount in amounts
             )
-            kinds.setdefault((accepted_by[index], steps), []).append(index)
-        if len(kinds) <= _ITEM_TYPES_MAX:
+            alike.setdefault((accepted_by[index], steps), []).append(index)
+        if len(alike) <= _ITEM_TYPES_MAX:
             break
-    return list(kinds.values())
+    return list(alike.values())
 
 
 def _whole_request(item_type: ItemType) -> Vector:
-    """Return what all replicas of a kind ask for."""
+    """Return what all replicas of an item request together."""
     return tuple(amount * item_type.count for amount in item_type.request)
 
 
 def _weight(item_type: ItemType, totals: Sequence[int]) -> float:
-    """Return the largest part of any resource's total that one replica asks for."""
+    """Return the largest part, over resources, of the total that one replica requests."""
     return max(
         amount / total
         for amount, total in zip(item_type.request, totals, strict=True)
@@ -310,7 +328,7 @@ def _proportions(item_type: ItemType, totals: Sequence[int]) -> tuple[float, ...
 
 
 def _as_one(index: int, alike: Sequence[ItemType], totals: Sequence[int]) -> ItemType:
-    """Return one kind that weighs as much as all of these, and asks for no more than any of them at any weight."""
+    """Return one item type of their count and total weight, which requests no more for its weight than any of them."""
     count = 0
     total_weight = 0.0
     proportions: list[tuple[float, ...]] = []
@@ -321,17 +339,17 @@ def _as_one(index: int, alike: Sequence[ItemType], totals: Sequence[int]) -> Ite
     weight = total_weight / count
     least = map(min, zip(*proportions, strict=True))
     request = tuple(floor(amount * weight) for amount in least)
-    return _kind(index, request, 0, count)
+    return _without_topology(index, request, 0, count)
 
 
-# Branches: one program is written row by row; whole nodes add a row each.
+# Branches: the program is written row by row; whole nodes have a row more for each item.
 def _program(
     item_types: Sequence[ItemType], mask: int, offers: Sequence[_Offer]
 ) -> tuple[list[Column], list[tuple[float, float]], list[int]]:
-    """Return the program for the items of a mask, columns and rows, and which columns are nodes that must be whole.
+    """Return the program for the items of a mask: its columns, its rows, and the columns that must be whole numbers.
 
-    Rows: demand by item, then what is used minus what is bought, by offer and resource. Columns: nodes by offer, then
-    replicas by offer. All have bounds that every plan keeps which costs no more than the one at hand.
+    Rows: demand by item, then, by offer and resource, what replicas use minus what nodes have. Columns: nodes by offer,
+    then replicas by offer and item. Every plan that costs no more than the given one keeps the bounds of all of them.
     """
     demanded = {index: row for row, index in enumerate(iter_bits(mask))}
     rows = [(float(item_types[index].count),) * 2 for index in demanded]

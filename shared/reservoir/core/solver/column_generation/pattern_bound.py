@@ -1,8 +1,8 @@
-"""A bound for small problems: what whole replicas cost at least on nodes that may be used in fractions.
+"""A lower bound of the cost of small problems, in which replicas are whole while nodes may be used in fractions.
 
-At any prices of replicas a plan costs what its replicas are worth, and what each of its nodes costs beyond the worth of
-what is on it. No node costs less beyond that than with the best filling of its kind, so any prices prove a bound
-(Lagrangian relaxation, Farley 1990). Column generation finds the prices that prove most.
+Give each replica any price. A plan then costs the price of all its replicas plus, for each of its nodes, the node's
+cost minus the prices of the replicas on it. The best filling of a node makes this difference the least, so any prices
+prove a bound (Lagrangian relaxation, Farley 1990). Column generation finds the prices that prove the highest bound.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,19 +17,19 @@ from reservoir.core.solver.column_generation.linear_program import (
 from reservoir.core.solver.packing.item_types import ItemType
 from reservoir.core.solver.problem.vectors import Vector, iter_bits
 
-# With more there is no time for exact fillings.
+# For more replicas and item types, or more offers, there is no time for exact fillings.
 _REPLICAS_MAX = 50
-_KINDS_MAX = 20
+_ITEM_TYPES_MAX = 20
 _OFFERS_MAX = 300
 _ROUNDS_MAX = 40
-_UNPLACED = 1e6  # USD an hour
-# Less than this a filling gains only by rounding.
+_UNPLACED = 1e6  # USD an hour: the cost of a replica that no filling holds yet
+# USD an hour: a filling that gains less than this may gain nothing but rounding
 _TINY = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
 class WholeOffer:
-    """Equal nodes at a price (USD an hour), of which a plan has at most so many; ``eligible`` may be on them."""
+    """Equal nodes at a price in USD an hour; a plan has at most ``most`` of them. ``eligible`` is a mask of items."""
 
     size: Vector
     eligible: int
@@ -42,9 +42,9 @@ def proven_by_patterns(
     offers: Sequence[WholeOffer],
     expired: Callable[[], bool],
 ) -> float:
-    """Return what placing all replicas costs at least, in USD an hour; 0 where it is too much to look at."""
+    """Return a lower bound of the cost of placing all replicas, in USD an hour; 0 if the problem is too large."""
     counts = [item_type.count for item_type in item_types]
-    is_small = len(counts) <= _KINDS_MAX or sum(counts) <= _REPLICAS_MAX
+    is_small = len(counts) <= _ITEM_TYPES_MAX or sum(counts) <= _REPLICAS_MAX
     if not is_small or len(offers) > _OFFERS_MAX:
         return 0.0
     program = _PatternProgram(item_types, offers, expired)
@@ -66,7 +66,7 @@ def proven_by_patterns(
 
 
 class _PatternProgram:
-    """How often to use which filling, in fractions. Rows: replicas by kind, nodes by offer."""
+    """The linear program that decides how often to use each filling. Rows: replicas by item, nodes by offer."""
 
     def __init__(
         self,
@@ -74,30 +74,32 @@ class _PatternProgram:
         offers: Sequence[WholeOffer],
         expired: Callable[[], bool],
     ) -> None:
-        self._kinds = len(item_types)
+        self._item_types_count = len(item_types)
         self._offers = offers
         demand = [(float(item_type.count), INFINITY) for item_type in item_types]
         available = [(-INFINITY, offer.most) for offer in offers]
         self._program = LinearProgram([*demand, *available], expired=expired)
-        unplaced = [(_UNPLACED, INFINITY, [(row, 1.0)]) for row in range(self._kinds)]
+        unplaced = [
+            (_UNPLACED, INFINITY, [(row, 1.0)]) for row in range(self._item_types_count)
+        ]
         self._program.add(unplaced)
 
     def solved(self) -> tuple[list[float], list[float]] | None:
-        """Return what a replica of each kind is worth, and what each offer's nodes are beyond their price."""
+        """Return the dual prices of a replica of each item and of a node of each offer; None without a solution."""
         if not self._program.solve():
             return None
         duals = self._program.duals()
-        worth = [max(0.0, dual) for dual in duals[: self._kinds]]
-        taken = [max(0.0, -dual) for dual in duals[self._kinds :]]
+        worth = [max(0.0, dual) for dual in duals[: self._item_types_count]]
+        taken = [max(0.0, -dual) for dual in duals[self._item_types_count :]]
         return worth, taken
 
     def add(self, fillings: Sequence[FilledNode], taken: Sequence[float]) -> int:
-        """Add the fillings that are worth more than their nodes; return how many."""
+        """Add the fillings that are worth more than their node's price and dual price; return how many."""
         columns: list[Column] = []
         for row, (offer, filling) in enumerate(zip(self._offers, fillings, strict=True)):
             if filling.value > offer.price + taken[row] + _TINY:
                 entries = [(index, float(copies)) for index, copies in filling.pattern]
-                entries.append((self._kinds + row, 1.0))
+                entries.append((self._item_types_count + row, 1.0))
                 columns.append((offer.price, INFINITY, entries))
         self._program.add(columns)
         return len(columns)
@@ -106,7 +108,7 @@ class _PatternProgram:
 def _filled(
     item_types: Sequence[ItemType], offer: WholeOffer, worth: Sequence[float]
 ) -> FilledNode:
-    """Return the best filling of a node; where none is worth its price, only that none is."""
+    """Return the best filling of a node; an empty one if a bound shows that none is worth the node's price."""
     values = {index: worth[index] for index in iter_bits(offer.eligible) if worth[index]}
     counts = [item_type.count for item_type in item_types]
     search = BestFilling(item_types, values, counts, offer.size)
@@ -120,7 +122,7 @@ def _bound(
     offers: Sequence[WholeOffer],
     fillings: Sequence[FilledNode],
 ) -> float:
-    """Return what these prices prove: the worth of the replicas, less what nodes gain at most."""
+    """Return the bound that these prices prove: the worth of all replicas, less the most that nodes can gain."""
     proven = sum([value * count for value, count in zip(worth, counts, strict=True)])
     for offer, filling in zip(offers, fillings, strict=True):
         proven -= offer.most * max(0.0, filling.at_most - offer.price)

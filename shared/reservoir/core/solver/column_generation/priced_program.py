@@ -1,7 +1,7 @@
-"""Which patterns to use how often, in whole numbers, where few kinds of replicas leave time to price patterns exactly.
+"""An integer program that decides which patterns to use how often, where few item types leave time for exact pricing.
 
-Column generation starts from the patterns of a known packing. When no pattern is worth more than it costs, an integer
-program over all patterns found looks for a packing that costs less than the known one.
+Column generation starts from the patterns of a known packing. When no further pattern is worth more than it costs, an
+integer program over all patterns found looks for a packing that costs less than the known one.
 """
 
 from collections import Counter
@@ -25,31 +25,32 @@ from reservoir.core.solver.packing.unit_worth import (
 from reservoir.core.solver.problem.vectors import iter_bits
 
 _ROUNDS_MAX = 60
-_FILLED_MAX = 40  # bin types that are filled in a round
-# Less than this a pattern gains only by rounding.
+_FILLED_MAX = 40  # bin types that are filled in a round, at most
+# USD an hour: a pattern that gains less than this may gain nothing but rounding
 _TINY = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
 class SearchLimits:
-    """What bounds the integer program: patterns beside those of column generation, and nodes of its search."""
+    """How many patterns the integer program gets beside those of column generation, and how many nodes it searches."""
 
     patterns: int
     nodes: int
 
 
-# A node limit stops at the same place on every machine; a time limit would not.
+# The search is limited by nodes and not by time, so that it stops at the same place on every machine.
 QUICK = SearchLimits(patterns=200, nodes=30)
 THOROUGH = SearchLimits(patterns=2_000, nodes=100)
 
-# What a use of a pattern costs.
+# The cost of one use of a pattern on a node of the bin type.
 Cost = Callable[[BinType, Pattern], float]
 
 
 class PricedProgram:
-    """How often to use which pattern of these bin types, for the least cost.
+    """The program that packs the replicas left in ``base`` onto these bin types at the least cost.
 
-    ``known`` are the uses to start from, all of these bin types; with ``within_money`` no more is spent than they cost.
+    ``known`` are the uses to start from, all of these bin types. With ``within_money`` the nodes bought may cost no
+    more money than those of the known uses.
     """
 
     def __init__(
@@ -71,7 +72,8 @@ class PricedProgram:
         }
         bought = [use for use in known if use.is_bought] if within_money else None
         self._master = RestrictedMaster(base, bought=bought)
-        # Counted twice, a replica that asks for accelerators would seem to use those of two nodes.
+        # The rows of other items ask for at least their replicas, and surplus ones are left out of the packing. The
+        # rows of these ask for exactly as many: a replica on two nodes would seem to use the accelerators of both.
         for index in self._asking:
             count = float(base.left[index])
             self._master.program.rebound(index, count, count)
@@ -84,7 +86,7 @@ class PricedProgram:
         self._add(list(self._known))
 
     def solved(self, limits: SearchLimits) -> Packing | None:
-        """Return the best packing that is found from the known one on."""
+        """Return the best packing found, starting from the known uses; None if time is over or HiGHS finds none."""
         for _ in range(_ROUNDS_MAX):
             if self._base.expired() or not self._master.program.solve():
                 return None
@@ -111,7 +113,7 @@ class PricedProgram:
         return count
 
     def _worthwhile(self, duals: Sequence[float]) -> Iterator[tuple[BinType, Pattern]]:
-        """Yield patterns that are worth more, at the program's prices, than what a use costs and takes."""
+        """Yield patterns of negative reduced cost at the program's dual prices."""
         gains: list[tuple[float, BinType]] = []
         for bin_type in self._bin_types:
             bound = self._filling(bin_type, duals).bound()
@@ -126,9 +128,10 @@ class PricedProgram:
                     yield bin_type, pattern
 
     def _within(self, gap: float, duals: Sequence[float]) -> list[tuple[BinType, Pattern]]:
-        """Return the patterns that a packing may use which costs less than the known one, the best first.
+        """Return all patterns that a packing cheaper than the known one could use, the lowest reduced cost first.
 
-        Such a packing costs the program's optimum and what its patterns lose, so none of them loses as much as the gap.
+        Such a packing costs the program's optimum plus the reduced costs of its patterns, so each of them is below the
+        gap between the optimum and the cost of the known packing.
         """
         found: list[tuple[float, int, Pattern, BinType]] = []
         for bin_type in self._bin_types:
@@ -143,17 +146,17 @@ class PricedProgram:
         return [(bin_type, pattern) for _, _, pattern, bin_type in found]
 
     def _loss(self, bin_type: BinType, pattern: Pattern, duals: Sequence[float]) -> float:
-        """Return what a use costs beyond what it is worth at the program's prices."""
+        """Return the reduced cost of a use at the program's dual prices."""
         value = sum([duals[index] * count for index, count in pattern])
         return self._cost(bin_type, pattern) + self._taken(bin_type, duals) - value
 
     def _taken(self, bin_type: BinType, duals: Sequence[float]) -> float:
-        """Return what the units, limits and money that a node uses up are worth at the program's prices."""
+        """Return what the units, limits and money that a node takes are worth at the program's dual prices."""
         entries = self._master.row_entries(bin_type)
         return sum([-duals[row] * amount for row, amount in entries])
 
     def _least_cost(self, bin_type: BinType) -> float:
-        """Return what a use costs at least, whatever is on the node."""
+        """Return a lower bound of the cost of a use, whatever its pattern."""
         is_unit = bin_type.option.reservation is not None
         return 0.0 if is_unit else self._cost(bin_type, ())
 
@@ -166,12 +169,15 @@ class PricedProgram:
         )
 
     def _values(self, bin_type: BinType, duals: Sequence[float]) -> dict[int, float]:
-        """Return what a replica of each item is worth that may go onto the node and is worth anything."""
+        """Return the dual prices above zero of the items that may run on the bin type, by item index."""
         eligible = iter_bits(bin_type.eligible & self._base.active)
         return {index: duals[index] for index in eligible if duals[index] > 0}
 
     def _fillings(self, bin_type: BinType, duals: Sequence[float]) -> Iterator[Pattern]:
-        """Yield the best filling of a node; of a unit with accelerators the best with each item that asks for them."""
+        """Yield the best filling of a node; for a unit with accelerators also the best with each item that needs any.
+
+        The cost of such a unit depends on whether its accelerators idle, which the best filling does not consider.
+        """
         yield self._filling(bin_type, duals).found().pattern
         option = bin_type.option
         if option.reservation is None or not has_accelerators(option):

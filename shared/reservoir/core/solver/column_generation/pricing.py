@@ -1,8 +1,8 @@
-"""The pricing problem: patterns that are worth more, at the program's dual prices, than a node and what it uses up.
+"""The pricing problem: finds patterns worth more, at the program's dual prices, than their node and what it uses up.
 
-Many nodes are filled at once, by array arithmetic. The fill is the one of the greedy passes (the most value for what is
-taken, each resource counted by its scarcity on the node at that moment, half of what fits at a time), done for all bin
-types in step.
+Many nodes are filled at once, by array arithmetic. Each step adds to every node the item with the most value for the
+resources that it takes, half of the replicas that fit. As in greedy packing (``knapsack``), each resource is weighed by
+how scarce it is on the node at that moment.
 """
 
 from collections.abc import Sequence
@@ -17,28 +17,30 @@ from reservoir.core.solver.packing.knapsack import Pattern
 from reservoir.core.solver.packing.packing import Packing
 from reservoir.core.solver.problem.vectors import UNLIMITED
 
-# Shares of resources at which a pattern is bounded: any of them bounds, the least counts. CPU and memory in fine steps.
+# Each weighting of the resources bounds the value of a pattern; the least of the bounds counts. Weights pass from CPU
+# to memory in so many steps.
 _STEPS = 8
-_LEAST_SHARE = 0.02
-# bin types of which all bounds are found at once: the arrays of more no longer fit into the cache
+_LEAST_SHARE = 0.02  # the least weight of a resource while nodes are filled
+# Bin types whose bounds are computed at once: the arrays of more would not fit into the processor's cache.
 _AT_ONCE = 256
-# bin types for the same eligible items and pool that are considered at all
+# Of bin types with the same pool and eligible items, so many are considered.
 _PROMISING_MAX = 4
-# less than this part of its price at the prices of fractions: a bin type is left out
+# A bin type is left out if the most value that it can hold is less than this part of its price.
 _PROMISING = 0.85
-# bin types that are filled in a round: partial pricing (catalogue-10000, seeds 3000 to 3023)
+# Bin types that are filled in a round, at most: partial pricing (catalogue-10000, seeds 3000 to 3023).
 _FILLED_MAX = 90
-_TINY = 1e-12  # so that nothing is divided by nothing
-# a pattern must be worth this much more than it costs: less is rounding
+_TINY = 1e-12  # prevents division by zero
+# A pattern becomes a column only if it is worth this many times its cost: with less it may gain nothing but rounding.
 _REDUCED_COST_RATIO = 1.0005
 
 Array = Any  # numpy's arrays; their generic types say no more here
 
 
 class Knapsacks:
-    """Nodes to be filled, for B bin types, I items, R resources and D directions.
+    """Fills nodes of B bin types with I items of R resources; patterns are bounded by D weightings of the resources.
 
-    ``requests`` (I, R) and ``sizes`` (B, R) are integers; ``eligible`` (B, I) is boolean; ``parts`` (R, I) is float.
+    ``requests`` (I, R) and ``sizes`` (B, R) are integers; ``eligible`` (B, I) is boolean; ``parts`` (R, I) has the
+    requests as floats.
     """
 
     def __init__(
@@ -52,9 +54,9 @@ class Knapsacks:
             [item.option.allocatable for item in bin_types], dtype=np.int64
         ).reshape(-1, width)
         rules = list(dict.fromkeys([item_type.host for item_type in item_types]))
-        # about hosts, by item
+        # the position in ``rules`` of each item's host rule
         self._rule = np.array([rules.index(item_type.host) for item_type in item_types])
-        # Who may join a carrier of an inexact rule is looked at node by node, elsewhere.
+        # Carriers of inexact rules get no place here: each node must be checked before a replica joins one.
         self._caps = np.array(
             [UNLIMITED if rule is None else rule.cap * rule.is_exact for rule in rules]
         )
@@ -64,25 +66,29 @@ class Knapsacks:
         self.eligible = np.unpackbits(
             bits, axis=1, count=len(item_types), bitorder="little"
         ).astype(bool)
-        # By resource: the distinct requests, and which items ask for none but so many of the smallest.
+        # For each resource: the distinct requests in ascending order, and for each number of the smallest the items
+        # whose request is one of them.
         ranked = [np.unique(requests, return_inverse=True) for requests in self.requests.T]
         self._fitting_by_rank = [
             (asked, rank < np.arange(len(asked) + 1)[:, None]) for asked, rank in ranked
         ]
         self.eligible &= self._fitting(self.sizes) & (self._caps[self._rule] > 0)
-        self.parts = self.requests.T.astype(float)  # by resource, then item
+        self.parts = self.requests.T.astype(float)
         self._directions, whole = _directions(width), np.maximum(self.sizes, 1)
-        # (D, B, I): which part of a node an item takes; infinity where the item is not eligible.
+        # (D, B, I): the weighted part of a node that one replica takes; infinity where the item is not eligible.
         taken = (self._directions[:, None] / whole) @ self.parts
         self._taken = np.where(self.eligible, np.maximum(taken, _TINY), np.inf)
 
     def bounds(self, values: Sequence[float]) -> tuple[Array, Array]:
-        """Return, for values (I) in USD an hour, bounds (B) of any pattern, and the shares (B, R) that prove them."""
+        """Return upper bounds (B) of the value of a pattern, and the weights (B, R) that prove them.
+
+        ``values`` (I) are those of one replica, in USD an hour.
+        """
         bounds = [(np.array(values) / taken).max(axis=1) for taken in self._taken]
         return np.min(bounds, axis=0), self._directions[np.argmin(bounds, axis=0)]
 
     def _fitting(self, free: Array) -> Array:
-        """Return which items fit (N, I) into free resources (N, R); looking up is faster than comparing."""
+        """Return which items fit (N, I) into free resources (N, R), by look-up, which is faster than comparison."""
         fits = np.ones((len(free), len(self.requests)), dtype=bool)
         for available, (asked, fitting) in zip(free.T, self._fitting_by_rank, strict=True):
             fits &= fitting[np.searchsorted(asked, available, side="right")]
@@ -91,7 +97,10 @@ class Knapsacks:
     def fill(
         self, values: Sequence[float], costs: Sequence[float], left: Sequence[int]
     ) -> list[tuple[int, Pattern]]:
-        """Return (row, pattern) for the rows that may gain most for their cost, each item as far as it is left."""
+        """Return (bin type's position, pattern) for the bin types whose patterns may gain the most for their cost.
+
+        ``left`` is the number of replicas of each item.
+        """
         bounds, shares = self.bounds(values)
         ratios = bounds / np.maximum(costs, _TINY)
         rows = np.argsort(-ratios, kind="stable")[
@@ -108,19 +117,25 @@ class Knapsacks:
         return patterns
 
     def _filled(self, rows: Array, values: Array, most: Array, shares: Array) -> Array:
-        """Return how many of each item go onto a node of each row (N, I); resources count by these shares (N, R)."""
+        """Return how many replicas of each item go onto a node of each row (N, I).
+
+        ``rows`` (N) are positions of bin types, ``most`` (I) the replicas there are of each item, and ``shares`` (N, R)
+        the weights of the resources.
+        """
         pattern = np.zeros((len(rows), len(values)), dtype=np.int64)
-        # what is taken for what it is worth
+        # the resources that an item takes for each dollar of its value
         parts = self.parts / np.where(values > 0, values, 1.0)
-        # Full nodes are dropped, so that arrays shrink: (active, R), (active, R), (active, rules), (active, I).
+        # Full nodes are dropped from these arrays, so that they shrink. ``active`` are the rows left, and for each of
+        # them there is ``room`` (R), ``weights`` (R), ``places`` by host rule and ``fitting`` (I).
         active, room = np.arange(len(rows)), self.sizes[rows]
-        # A resource that nobody is short of still counts a little, lest it run out unseen.
+        # A resource without weight in the bound still counts a little, so that it does not run out unnoticed.
         weights = np.maximum(shares, _LEAST_SHARE)
         places = np.tile(self._caps, (len(rows), 1))
         fitting = self.eligible[rows] & (values > 0) & (most > 0)
         while True:
             fitting &= self._fitting(room)
-            # The best ratio of value to what is taken, with resources weighed by their scarcity on the node now.
+            # The item with the most value for the resources that it takes, each weighed by its scarcity on the node
+            # now.
             chosen = (fitting / ((weights / np.maximum(room, 1)) @ parts)).argmax(axis=1)
             going = fitting[np.arange(len(active)), chosen]
             if not going.all():
@@ -135,7 +150,7 @@ class Knapsacks:
             ).min(axis=1)
             copies = np.minimum(copies, most[chosen] - pattern[active, chosen])
             copies = np.minimum(copies, places[each, rule])
-            # Half of it at a time, so that the balance is looked at again.
+            # Add half of the replicas at a time, so that scarcity is looked at again in between.
             copies -= copies // 2
             pattern[active, chosen] += copies
             places[each, rule] -= copies
@@ -146,7 +161,10 @@ class Knapsacks:
 
 
 def _directions(width: int) -> Array:
-    """Return shares (D, R) that sum to one by row: between CPU and memory, and with a part for each other resource."""
+    """Return weights of the resources (D, R), which sum to one in each row.
+
+    Some rows weigh CPU and memory alone; others give a part of the weight to one other resource.
+    """
     found = [
         (step / _STEPS, 1 - step / _STEPS, *[0.0] * (width - 2))
         for step in range(_STEPS + 1)
@@ -161,7 +179,7 @@ def _directions(width: int) -> Array:
 
 
 class PricingProblem:
-    """Finds patterns that the restricted master's prices make worthwhile."""
+    """Finds patterns that are worthwhile at the restricted master's dual prices, and adds them to it."""
 
     def __init__(
         self, master: RestrictedMaster, base: Packing, bin_types: Sequence[BinType]
@@ -177,7 +195,7 @@ class PricingProblem:
         duals = self._master.program.duals()
         values = [max(0.0, dual) for dual in duals[: len(self._base.left)]]
         costs = self._costs(duals)
-        # (cost for what it is worth, row, pattern)
+        # (cost for each dollar of value, position of the bin type, pattern)
         found: list[tuple[float, int, Pattern]] = []
         for row, pattern in self._knapsacks.fill(values, costs, self._base.left):
             value = sum(values[index] * count for index, count in pattern)
@@ -189,7 +207,7 @@ class PricingProblem:
         )
 
     def _costs(self, duals: Sequence[float]) -> list[float]:
-        """Return what a node of each bin type costs, with the units and limits that it uses up at their dual prices."""
+        """Return the cost of a node of each bin type: its price, plus the units and limits it takes at dual prices."""
         costs: list[float] = []
         for bin_type, entries in zip(self._bin_types, self._row_entries, strict=True):
             used_up = [amount * max(0.0, -duals[row]) for row, amount in entries]
@@ -198,7 +216,7 @@ class PricingProblem:
 
 
 def promising(base: Packing, paid: Sequence[BinType]) -> list[BinType]:
-    """Return the few bin types for the same items that can hold the most value for their price."""
+    """Return, for each pool and mask of eligible items, the few bin types that hold the most value for their price."""
     ratios: list[tuple[float, BinType]] = []
     for at in range(0, len(paid), _AT_ONCE):
         part = paid[at : at + _AT_ONCE]

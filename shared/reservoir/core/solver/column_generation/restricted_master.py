@@ -1,7 +1,7 @@
-"""The restricted master: how often to use each known pattern, on reserved and bought nodes together.
+"""The restricted master: a linear program that decides how often each known pattern is used, on units and bought nodes.
 
-Gilmore and Gomory (1961): a linear program with a row for what each item needs and a column for each pattern. Here
-units of reservations and limits of pools are rows too.
+As in Gilmore and Gomory (1961), each item has a row that asks for its replicas, and each pattern is a column. Here the
+units of a reservation and the limits of a pool have rows too.
 """
 
 from collections import Counter
@@ -18,17 +18,18 @@ from reservoir.core.solver.packing.knapsack import Pattern
 from reservoir.core.solver.packing.packing import Packing, PatternUse
 from reservoir.core.solver.solution.residual_capacity import ResidualCapacity
 
-# The row for what is bought; no pool has this name.
+# The name of the row that limits the money spent; no pool has an empty name.
 _MONEY = ("", "money")
-# Rounding of sums in USD an hour.
+# Money, in USD an hour, that may be spent beyond the limit, as sums are rounded.
 _SAME_MONEY = 1e-9
-UNPLACED = 1e6  # USD an hour: a replica stays unplaced only where no pattern holds it
+# The cost, in USD an hour, of a replica that is left over: so high that only those are that no pattern can hold.
+UNPLACED = 1e6
 
 
 class RestrictedMaster:
     """The program. Rows: demand by item, units by reservation, limits by pool and resource. Columns: patterns.
 
-    With ``bought`` there is a row for money too: no more is spent than on these nodes.
+    With ``bought`` there is a row for money too: the program spends no more than these uses cost.
     """
 
     def __init__(self, base: Packing, bought: Sequence[PatternUse] | None = None) -> None:
@@ -48,10 +49,11 @@ class RestrictedMaster:
             [(UNPLACED, INFINITY, [(index, 1.0)]) for index in range(self._items)]
         )
         self.patterns: list[tuple[BinType, Pattern]] = []
-        self._least_price: dict[object, float] = {}  # of columns with the same entries
+        # the least price by the entries of a column
+        self._least_price: dict[object, float] = {}
 
     def row_entries(self, bin_type: BinType) -> list[tuple[int, float]]:
-        """Return the rows, beside demand, in which a node of the bin type counts, with how much."""
+        """Return the entries of a node of the bin type in rows of units, limits and money, as (row, amount)."""
         option = bin_type.option
         pool, capacity = option.entry.pool.name, option.instance_type.capacity
         entries = [
@@ -65,7 +67,7 @@ class RestrictedMaster:
         return entries
 
     def add(self, patterns: Iterable[tuple[BinType, Pattern]]) -> int:
-        """Add the patterns that are not known at such a price; return how many that were."""
+        """Add the patterns except those known with the same entries at no higher price; return how many were added."""
         columns: list[Column] = []
         for bin_type, pattern in patterns:
             entries = (*pattern, *self.row_entries(bin_type))
@@ -79,19 +81,19 @@ class RestrictedMaster:
     def reduced_cost(
         self, duals: Sequence[float], bin_type: BinType, pattern: Pattern
     ) -> float:
-        """Return what a use of the pattern costs beyond its worth at these prices of the rows, in USD an hour."""
+        """Return the price of a use of the pattern less its worth at these dual prices, in USD an hour."""
         return bin_type.price - sum(
             duals[row] * amount for row, amount in [*pattern, *self.row_entries(bin_type)]
         )
 
     def recost(self, costs: Sequence[float]) -> None:
-        """Change what a use of each of ``patterns`` costs, in USD an hour."""
+        """Change the cost of one use of each of ``patterns``, in USD an hour."""
         self.program.recost(dict(enumerate(costs, self._items)))
 
     def solve_whole_from(
         self, known: Mapping[tuple[BinType, Pattern], int], nodes_max: int
     ) -> bool:
-        """Look for whole numbers that cost less than so many uses; False when there is no solution."""
+        """Search for whole numbers of uses that cost less than the ``known`` ones; False if there is no solution."""
         left = list(self._left)
         counts = Counter[object]()
         for (bin_type, pattern), count in known.items():
@@ -105,9 +107,9 @@ class RestrictedMaster:
         return self.program.solve_whole_from(values, nodes_max)
 
     def packed(self, base: Packing) -> Packing:
-        """Return the packing that the last solution, of whole numbers, makes of a base.
+        """Return the base with the uses of the last solution, which must be of whole numbers.
 
-        What columns count twice is placed once: the last use takes what is left.
+        The solution may hold more replicas of an item than there are; the last uses then take those that are left.
         """
         packing = base.fork()
         for count, (bin_type, pattern) in zip(self.counts(), self.patterns, strict=True):
@@ -121,7 +123,7 @@ class RestrictedMaster:
         return self.program.values()[self._items :]
 
     def keep(self, packing: Packing) -> None:
-        """Go on with what the packing has left."""
+        """Set the rows to the replicas, units and limits that the packing has left."""
         for index, left in enumerate(packing.left):
             self.program.rebound(index, float(left), INFINITY)
         for name, most in _most(packing.residual).items():
@@ -129,14 +131,14 @@ class RestrictedMaster:
 
 
 def _money(bought: Sequence[PatternUse]) -> float:
-    """Return what these nodes cost, in USD an hour."""
+    """Return the price of these uses, in USD an hour."""
     return sum(
         [use.bin_type.price * use.count for use in bought if use.bin_type is not None]
     )
 
 
 def _most(residual: ResidualCapacity) -> dict[tuple[str, str], float]:
-    """Return what bounds nodes: units (of no pool), then limits (by pool and resource)."""
+    """Return the units and limits that are left, by row name: pool and resource; units have an empty pool."""
     most: dict[tuple[str, str], float] = {}
     for unit_key, left in residual.units.items():
         most["", unit_key] = float(max(0, left))

@@ -1,7 +1,7 @@
-"""Fewer and less scarce units for the same money: an integer program over units and bought nodes together.
+"""Finds a packing on fewer or less scarce units for the same money, by an integer program over units and bought nodes.
 
-``spared_units`` packs again what is on units. Here what is bought moves as well: a replica that goes onto a bought node
-in another's place may leave a unit free. A row for money keeps the purchase as cheap as it is.
+``spared_units`` packs only the replicas on units again. Here those on bought nodes move too: a unit may become free
+because its replica takes the place of another on a bought node. A row for money keeps the program from spending more.
 """
 
 from collections.abc import Sequence
@@ -17,26 +17,30 @@ from reservoir.core.solver.packing.spared_units import (
 )
 from reservoir.core.solver.packing.unit_worth import worth_in_use
 
-_KINDS_MAX = 20
+_ITEM_TYPES_MAX = 20
 _BIN_TYPES_MAX = 40
 
 
 def spared_exactly(
     empty: Packing, best: Packing, reserved: Sequence[BinType]
 ) -> Packing | None:
-    """Return a packing that buys no more and uses units of less worth, if one is found; None where too much may move.
+    """Return the packing of least worth of units that is found for no more money than the best one.
+
+    It is None if the problem is too large, or nothing is found that leaves as much of the limits.
 
     ``empty`` is a packing of the same demand in which nothing is decided; ``reserved`` are the units' bin types.
     """
     moving, staying = divided(best, reserved)
     base = with_uses_of(empty, staying)
     bin_types = _bin_types(moving, reserved)
-    is_small = base.active.bit_count() <= _KINDS_MAX and len(bin_types) <= _BIN_TYPES_MAX
+    is_small = (
+        base.active.bit_count() <= _ITEM_TYPES_MAX and len(bin_types) <= _BIN_TYPES_MAX
+    )
     if best.floor.percent or not moving or not is_small:
         return None
 
     def worth(bin_type: BinType, pattern: Pattern) -> float:
-        """Return what a use costs here: a unit its worth, and what is bought nothing beyond its money."""
+        """Return the cost of a use: a unit's worth; nothing for a bought node, as the row for money limits those."""
         if bin_type.option.reservation is None:
             return 0.0
         workloads = [base.item_types[index].workload for index, _ in pattern]
@@ -52,7 +56,7 @@ def spared_exactly(
 def divided(
     best: Packing, reserved: Sequence[BinType]
 ) -> tuple[list[PatternUse], list[PatternUse]]:
-    """Return the uses of these units and of what is bought, as far as they may move, and all others."""
+    """Return the uses whose replicas may move, of these units and of bought nodes, and all other uses."""
     options = {bin_type.option.index for bin_type in reserved}
     moving, staying = list[PatternUse](), list[PatternUse]()
     for use in best.uses:
@@ -63,7 +67,7 @@ def divided(
 
 
 def _bin_types(moving: Sequence[PatternUse], reserved: Sequence[BinType]) -> list[BinType]:
-    """Return the units and what is bought, each option once."""
+    """Return the bin types of these units and of the bought nodes that may move, each option once."""
     found = {bin_type.option.index: bin_type for bin_type in reserved}
     for use in moving:
         if use.is_bought and use.bin_type is not None:

@@ -1,6 +1,7 @@
-"""Small problems, nearly exactly: an integer program decides about all nodes that are launched, for the least money.
+"""Solves small packing problems nearly exactly: an integer program decides about all nodes that are launched.
 
-What is minimised: who is left over, then what is bought, then the worth of the units in use (``worth_in_use``).
+It minimises the replicas left over first, then the price of bought nodes, then the worth of the units in use
+(``worth_in_use``).
 """
 
 from reservoir.core.solver.column_generation.priced_program import (
@@ -16,21 +17,21 @@ from reservoir.core.solver.packing.spared_units import with_uses_of
 from reservoir.core.solver.packing.unit_worth import worth_in_use
 from reservoir.core.solver.problem.vectors import iter_bits
 
-# Beyond these the program takes longer than diving, and what it would gain is below a percent.
+# For larger problems the program takes longer than diving, and its packings are less than one per cent cheaper.
 _REPLICAS_MAX = 50
-_KINDS_MAX = 20
-# What a unit's worth weighs beside a dollar that is paid: it decides between plans that buy the same.
+_ITEM_TYPES_MAX = 20
+# The cost of one of worth, in USD: so little that worth only decides between packings of equal price.
 _WORTH = 1e-6
 
 
 def cheapest_exactly(
     empty: Packing, best: Packing, bin_types: BinTypes, *, is_last: bool, is_quick: bool
 ) -> Packing | None:
-    """Return a packing at least as cheap as the best one known; None where the problem is not small enough.
+    """Return a packing at least as cheap as the best one known; None if the problem is not small enough.
 
-    ``empty`` is a packing of the same demand in which nothing is decided. Unless these replicas are the last, what is
-    on units stays there: the program would take the fewest units, whatever they leave to the less important.
-    ``is_quick`` ends the search earlier.
+    ``empty`` is a packing of the same demand in which nothing is decided. Unless these replicas are the last to be
+    placed (``is_last``), those on units stay there: the program would use the fewest units, whichever it leaves to less
+    important work. ``is_quick`` ends the search earlier.
     """
     reserved = bin_types.reserved if is_last else []
     moving, staying = divided(best, reserved)
@@ -39,7 +40,7 @@ def cheapest_exactly(
         return None
 
     def cost(bin_type: BinType, pattern: Pattern) -> float:
-        """Return what a use costs: money where it is bought, its worth where it is a unit."""
+        """Return the cost of a use: the price of a bought node, or the weighted worth of a unit."""
         if bin_type.option.reservation is None:
             return bin_type.price
         workloads = [base.item_types[index].workload for index, _ in pattern]
@@ -52,4 +53,4 @@ def cheapest_exactly(
 
 def _is_small(base: Packing) -> bool:
     replicas = sum([base.left[index] for index in iter_bits(base.active)])
-    return base.active.bit_count() <= _KINDS_MAX or replicas <= _REPLICAS_MAX
+    return base.active.bit_count() <= _ITEM_TYPES_MAX or replicas <= _REPLICAS_MAX

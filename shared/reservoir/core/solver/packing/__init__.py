@@ -1,1 +1,1 @@
-"""Packing equal replicas by count: patterns of what goes onto one node, found greedily and repeated."""
+"""Packing equal replicas by count: patterns, each what goes onto one node, are found greedily and used repeatedly."""

@@ -1,4 +1,7 @@
-"""Completing a packing greedily; nodes are bought by value for money."""
+"""Completes a packing greedily: the replicas left fill room beside patterns, then reserved units, then bought nodes.
+
+Of bin types that are bought, the one with the most value for its price comes first.
+"""
 
 from operator import attrgetter
 
@@ -12,7 +15,7 @@ from reservoir.core.solver.problem.vectors import mask_of
 
 
 def completed(packing: Packing, bin_types: BinTypes) -> Packing:
-    """Return a copy in which what is left gets the room beside patterns, then reserved units, then bought nodes."""
+    """Return a copy in which the replicas left are placed, as far as bin types can hold them."""
     packing = packing.fork()
     top_up(packing)
     if bin_types.reserved and packing.active:
@@ -22,7 +25,7 @@ def completed(packing: Packing, bin_types: BinTypes) -> Packing:
 
 
 def buy_rest(packing: Packing, bin_types: BinTypes) -> None:
-    """Fill what is being bought already, then buy nodes for everything that is left."""
+    """Fill the nodes that the plan buys already, then buy nodes for the replicas left."""
     fill_existing(packing, packing.take_bought())
     if packing.active:
         open_one_per_node(packing, bin_types)
@@ -30,8 +33,9 @@ def buy_rest(packing: Packing, bin_types: BinTypes) -> None:
 
 
 def _buy(packing: Packing, bin_types: BinTypes) -> None:
-    """Buy nodes by value for money until nothing is left that anything could hold."""
-    # Large nodes and inexact host rules do not go together: those carriers went one per node, the rest is left over.
+    """Buy nodes, the most value for their price first, until no bin type holds a replica that is left."""
+    # Carriers of inexact host rules are left over here, as they would limit other replicas on large nodes:
+    # ``open_one_per_node`` has bought small nodes for as many as it could.
     among = bin_types.buyable & ~mask_of(
         item.index for item in packing.item_types if item.is_loose
     )

@@ -1,4 +1,8 @@
-"""From items back to groups: which replicas go on which node of a pattern, with host rules kept exactly."""
+"""Writes a packing into the plan: which replicas of which group go onto the nodes of each pattern.
+
+Replicas are taken from the batches of each item in turn. Where spread rules over hosts count them, each node is checked
+before a replica is placed, so that the rules are kept exactly.
+"""
 
 from collections.abc import Sequence
 from heapq import heappop, heappush
@@ -13,12 +17,12 @@ from reservoir.core.solver.solution.bins import Bin
 from reservoir.core.solver.solution.domain_assignment import DomainBatch
 from reservoir.core.solver.solution.partial_plan import PartialPlan
 
-# Of batches with how many replicas are left, negative, and where the batch stands among equals.
+# Batches, the most replicas left first: that number negated, the batch's position in its item type, and the batch.
 _Heap = list[tuple[int, int, DomainBatch]]
 
 
 class Disaggregation:
-    """Writes patterns into a state."""
+    """Writes pattern uses into a partial plan."""
 
     def __init__(self, state: PartialPlan, item_types: Sequence[ItemType]) -> None:
         self._state = state
@@ -30,10 +34,10 @@ class Disaggregation:
         self._watched = _watched(item_types)
 
     def write(self, use: PatternUse) -> None:
-        """Put the pattern's replicas on nodes. What host rules refuse is left for insertion."""
+        """Put the pattern's replicas on its nodes; replicas that host rules refuse are left for insertion."""
         items = sorted(use.pattern.items())
         if self._watched.keys() & use.pattern.keys():
-            # Carriers first: what they allow decides who may join them.
+            # Carriers come first: their rules decide which other replicas may join them.
             items.sort(key=lambda item: (self._item_types[item[0]].host is None, item[0]))
             for _ in range(use.count):
                 self._fill_node(self._bin(use, 1), items)
@@ -46,7 +50,7 @@ class Disaggregation:
                 self._state.place(bin_, batch.relaxed, per_node)
 
     def left(self) -> list[DomainBatch]:
-        """Return what found no place."""
+        """Return the replicas that were not placed, as batches."""
         left: list[DomainBatch] = []
         for index, supply in enumerate(self._supplies):
             if index in self._watched:
@@ -64,7 +68,10 @@ class Disaggregation:
         return self._state.open_bin(use.bin_type.option, count)
 
     def _fill_node(self, bin_: Bin, items: Sequence[tuple[int, int]]) -> None:
-        """Take replicas for the slots of one node, item by item, so that every spread rule carried there is kept."""
+        """Place replicas on one node, item by item, so that each spread rule carried there is kept.
+
+        ``items`` are item indices with the number of replicas wanted.
+        """
         for index, count in items:
             if (waiting := self._watched.get(index)) is None:
                 for batch, taken in self._supplies[index].take(count):
@@ -86,9 +93,10 @@ class Disaggregation:
 
 
 def _watched(item_types: Sequence[ItemType]) -> dict[int, _Heap]:
-    """Return the batches of items of which some carry a host spread or are counted by one, the most plentiful on top.
+    """Return the batches of items that must be checked node by node, by item index.
 
-    Only those rules need a look at each node: packing has already kept anti-affine replicas apart.
+    These are the items that carry a spread rule over hosts or are counted by one. Anti-affinity needs no check: packing
+    has already kept those replicas apart.
     """
     carried = 0
     for item_type in item_types:
@@ -107,6 +115,6 @@ def _watched(item_types: Sequence[ItemType]) -> dict[int, _Heap]:
 
 
 def _host_spread(batch: DomainBatch) -> list[int]:
-    """Return the spread rules about hosts that replicas of the batch carry."""
+    """Return the terms of the spread rules over hosts that the batch carries."""
     spreads = batch.relaxed.constraints.spread
     return [spread.term for spread in spreads if spread.topology_key == HOSTNAME]

@@ -1,4 +1,8 @@
-"""Filling nodes, one pattern after the other: the room that there is, and new nodes of many bin types best first."""
+"""Fills nodes with patterns, one after the other.
+
+Nodes that exist are filled in their order, each from the replicas left. Of bin types to be launched, the one whose
+pattern has the most value for a measure (such as its price) is used first.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heapify, heappop, heappush
@@ -10,7 +14,7 @@ from reservoir.core.solver.packing.packing import Packing
 from reservoir.core.solver.solution.bins import Bin
 
 
-# Branches: one loop over nodes, which are too small, are filled or end it.
+# Branches: one loop over bins; each is too small, is filled, or ends the loop.
 def fill_existing(packing: Packing, bins: Iterable[tuple[Bin, int]]) -> None:
     """Fill each bin once, in the given order; ``bins`` come with the items that they accept."""
     waiting = [
@@ -33,7 +37,7 @@ def fill_existing(packing: Packing, bins: Iterable[tuple[Bin, int]]) -> None:
 
 
 def top_up(packing: Packing) -> None:
-    """Put replicas into the room that is left on nodes which cost nothing more: reserved and existing ones."""
+    """Put replicas into the room beside patterns on reserved and existing nodes, where they cost nothing more."""
     for position, use in enumerate(list(packing.uses)):
         has_rule = any(packing.item_types[index].host is not None for index in use.pattern)
         if use.is_bought or has_rule or not use.eligible & packing.active:
@@ -45,7 +49,7 @@ def top_up(packing: Packing) -> None:
             packing.extend(position, pattern)
 
 
-# Branches: one loop over bin types, which are done with or have to wait.
+# Branches: one loop over bin types; each is used up, put back with its new score, or used.
 def use_best_first(
     packing: Packing,
     items: int,
@@ -54,13 +58,13 @@ def use_best_first(
     measure: Callable[[BinType], float],
     fill: Callable[[BinType], tuple[float, Pattern]],
 ) -> None:
-    """Use patterns, the most value for what ``measure`` says of the bin type first; equals in the given order.
+    """Launch nodes until none of the ``items`` (a mask) is left, the bin type of the best score first.
 
-    Until none of the ``items`` (a mask) is left. ``bound``: what no pattern of a bin type exceeds by that measure now,
-    so that most are never filled.
+    The score is the value of the bin type's pattern divided by its ``measure``; equals come in the given order.
+    ``bound`` is an upper bound of the score now, by which most bin types are never filled. ``fill`` finds the pattern.
     """
     if packing.expired():
-        return  # the first bounds of many different replicas take long
+        return  # computing the first bounds takes long if there are many different replicas
     patterns: list[Pattern] = [()] * len(bin_types)
     heap = [(-bound(bin_type), position) for position, bin_type in enumerate(bin_types)]
     heapify(heap)

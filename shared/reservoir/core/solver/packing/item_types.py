@@ -1,4 +1,8 @@
-"""What the packer sees: items (batches alike for packing), rules about sharing a host, bin types (options alike)."""
+"""The packing problem as the packer sees it: item types, host rules and bin types.
+
+Batches that are alike for packing are merged into one item type. Of launch options with equal size and eligible items
+the cheapest becomes a bin type, which stands for all of them.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -20,11 +24,11 @@ from reservoir.core.solver.solution.substitutes import Substitutes
 
 @dataclass(frozen=True, slots=True)
 class HostRule:
-    """A rule whose carriers have ``cap`` places on a node.
+    """An anti-affinity or spread rule over hosts, which allows ``cap`` of its carriers on a node.
 
-    ``is_exact``: keeping the cap keeps the rule. Otherwise carriers also count replicas that do not carry the rule (a
-    selector that is not their own), so who joins a node must be looked at node by node, and nodes with carriers should
-    be small: each carrier limits everybody else there.
+    ``is_exact``: keeping the cap keeps the rule. An inexact rule also counts replicas that do not carry it (its
+    selector is not its carriers' own). Then each node must be checked before a replica joins it, and nodes with
+    carriers should be small, as each carrier limits all other replicas on its node.
     """
 
     number: int
@@ -34,7 +38,10 @@ class HostRule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ItemType:
-    """Batches with the same request, requirement sets, domain and kind of host rule."""
+    """Batches with the same request, requirement sets, pinned domain and host rule.
+
+    ``index`` is the item's bit in masks, ``pin`` the label and value of the domain that all its replicas must be in.
+    """
 
     index: int
     request: Vector
@@ -46,36 +53,39 @@ class ItemType:
 
     @property
     def workload(self) -> Workload:
-        """One of its workloads, for what all of them ask for."""
+        """One of the item's workloads, to read what all of them ask for alike."""
         return self.batches[0].relaxed.group.workload
 
     @property
     def is_single(self) -> bool:
-        """Whether a node takes one of its replicas, and none of another item with the same rule."""
+        """Whether a node holds at most one replica of all the items that carry this item's host rule."""
         return self.host is not None and self.host.is_exact and self.host.cap == 1
 
     @property
     def is_loose(self) -> bool:
-        """Whether it carries an inexact rule about hosts."""
+        """Whether the item carries an inexact host rule."""
         return self.host is not None and not self.host.is_exact
 
 
 @dataclass(slots=True, eq=False)
 class BinType:
-    """An option standing for all that look the same to items; ``eligible`` are those that may run on it, size apart."""
+    """A launch option that stands for all with the same size and eligible items.
+
+    ``eligible`` is the mask of the items that may run on it, whatever its size.
+    """
 
     option: LaunchOption
     eligible: int
-    price: float  # USD an hour with the node's overhead
+    price: float  # USD an hour, with the node's overhead
 
     @property
     def slot_price(self) -> float:
-        """What a reserved slot would cost on demand, in USD an hour."""
+        """The on-demand price of the reserved slot, in USD an hour."""
         return max(1, self.option.on_demand_micro_usd) / 1e6
 
 
 def build_item_types(batches: Sequence[DomainBatch]) -> list[ItemType]:
-    """Merge batches into items, in order of first appearance."""
+    """Merge batches into item types, in the order in which each item type first appears."""
     groups = {batch.relaxed.group.index: batch.relaxed.group for batch in batches}
     rules = _host_rules(list(groups.values()))
     alike = defaultdict[
@@ -102,11 +112,12 @@ def build_item_types(batches: Sequence[DomainBatch]) -> list[ItemType]:
 
 
 def _host_rules(groups: Sequence[Group]) -> Mapping[int, HostRule]:
-    """Return the rule of each group that carries one, by group index.
+    """Return the host rule of each group that carries one, by group index.
 
-    Spread rules that see each other's replicas become one rule. An anti-affinity rule has one place a node.
+    All inexact spread rules become one rule. An anti-affinity rule allows one carrier on a node, and replaces a spread
+    rule of the same group.
     """
-    # of spread rules, by term and group that carries it
+    # maxSkew by term, then by the group that carries the spread rule
     skews = defaultdict[int, dict[int, int]](dict)
     for group in groups:
         for spread in group.constraints[0].spread:
@@ -131,11 +142,11 @@ def _host_rules(groups: Sequence[Group]) -> Mapping[int, HostRule]:
 def _loose_terms(
     groups: Sequence[Group], skews: Mapping[int, Mapping[int, int]]
 ) -> set[int]:
-    """Return the terms of spread rules that are not exact.
+    """Return the terms of inexact spread rules.
 
-    A rule is exact if its carriers are those that it counts, and carry no other.
+    A rule is exact if it counts its carriers and no other group, and its carriers carry no other spread rule.
     """
-    rules_carried = Counter[int]()  # by group
+    rules_carried = Counter[int]()  # by group index
     for skew_of in skews.values():
         rules_carried.update(skew_of.keys())
     loose: set[int] = set()
@@ -148,13 +159,17 @@ def _loose_terms(
 
 
 class Eligibility:
-    """Bit masks over items: who accepts which requirement sets, places and sizes. Options are many, these are few."""
+    """Which items accept which requirement sets, places and sizes, as masks over items.
+
+    Answers are kept: options are many, while the requirement sets, places and sizes that they have are few.
+    """
 
     def __init__(self, item_types: Sequence[ItemType]) -> None:
         self._is_pinned = any(item_type.pin for item_type in item_types)
         requests = [item_type.request for item_type in item_types]
         ascending = [Ascending(amounts) for amounts in zip(*requests, strict=True)]
-        # Of functions, not of its own methods: a cycle would outlive the pass.
+        # The caches are of functions, not of bound methods: those would refer back to this object, and the cycle would
+        # outlive the pass.
         self._meeting = cache(
             lambda sets: mask_of(
                 it.index for it in item_types if it.requirement_sets & sets
@@ -168,7 +183,7 @@ class Eligibility:
         self.fitting: Callable[[Vector], int] = cache(partial(_fitting, ascending))
 
     def accepting(self, requirement_sets: int, labels: Mapping[str, str]) -> int:
-        """Return the items that accept a node meeting these requirement sets at this place, whatever its size."""
+        """Return the items that accept a node of any size that meets these requirement sets and has these labels."""
         mask = self._meeting(requirement_sets)
         if mask and self._is_pinned:
             mask &= self._at(
@@ -178,7 +193,7 @@ class Eligibility:
 
 
 def _fitting(asked: Sequence[Ascending], size: Vector) -> int:
-    """Return the items of which one replica fits into this size."""
+    """Return the mask of the items of which one replica fits into this size."""
     mask = -1
     for amounts, available in zip(asked, size, strict=True):
         mask &= amounts.at_most(available)
@@ -186,13 +201,15 @@ def _fitting(asked: Sequence[Ascending], size: Vector) -> int:
 
 
 class BinTypes:
-    """The options worth looking at, reserved and paid, given what is still free and allowed.
+    """The bin types of one packing problem: options with free units, or within limits, that can hold some item.
 
-    ``buyable`` are the items that something paid can hold, ``reserved_for`` those that a reserved unit can.
-    ``unthinned`` has all paid bin types, cheapest first, ``holders`` the same with the items of which one replica fits.
+    ``reserved`` has one bin type for each reserved option, ``paid`` those that packing chooses from when it buys.
+    ``unthinned`` has all paid bin types, cheapest first; ``holders`` has the same, each with the mask of the items of
+    which one replica fits. ``buyable`` are the items that some paid bin type can hold, ``reserved_for`` those that some
+    reserved unit can hold.
     """
 
-    # Branches: one loop over options, one over tiers, and what is asked of an option in lines of its own.
+    # Branches: one loop over options, one over tiers, and one condition a line for each thing that rules an option out.
     def __init__(
         self, state: PartialPlan, item_types: Sequence[ItemType], overhead: int
     ) -> None:
@@ -208,7 +225,7 @@ class BinTypes:
             holding = accepting & self.eligibility.fitting(option.allocatable)
             if not holding or residual.nodes_left(option) == 0:
                 continue
-            # Under minValues, whether a node leaves enough to choose from is looked at replica by replica.
+            # Insertion checks, replica by replica, that minValues of a pool still leaves enough instance types.
             if substitutes.concerns(option.entry):
                 continue
             if option.reservation is not None:
@@ -219,12 +236,13 @@ class BinTypes:
             else:
                 paid.append((option, accepting, holding))
         self.buyable = 0
-        # Of options with equal size and eligible items, the cheapest; limited pools stay apart.
+        # Of options with equal size and eligible items, the cheapest becomes the bin type. Only those of pools without
+        # limits stand for each other: a node of a limited pool counts against its own pool's limits.
         cheapest: dict[object, BinType] = {}
         paid.sort(key=lambda offer: offer[0].entry.tier)
         for _, offers in groupby(paid, key=lambda offer: offer[0].entry.tier):
             tier = list(offers)
-            # others have a better tier
+            # An item is bought from the best tier that can hold it, and from no other.
             allowed = reduce(or_, [holding for _, _, holding in tier]) & ~self.buyable
             self.buyable |= allowed
             for option, accepting, holding in tier:
@@ -250,18 +268,23 @@ class BinTypes:
         ]
 
     def price_alone(self, item_type: ItemType) -> float:
-        """Return what a replica costs on a node of its own; infinity if nothing that is sold holds it."""
+        """Return the price of the cheapest paid node that holds one replica, in USD an hour; infinity if none does."""
         return next(
             (item.price for item, held in self.holders if held >> item_type.index & 1), inf
         )
 
 
-# Sizes closer than this to the next smaller one are left out while packing: less time for plans as cheap in the mean.
+# Of a family, a size is left out if its price is less than this times that of the last size kept. That saves time, and
+# plans are as cheap in the mean.
 _SIZE_STEP = 1.12
 
 
 def _thinned(bin_types: Sequence[BinType]) -> list[BinType]:
-    """Thin out families, cheapest first: sizes of one CPU to memory ratio at one price per unit, for the same items."""
+    """Leave out sizes that are close to a smaller one of the same family.
+
+    A family has the same pool, eligible items and accelerators, about the same ratio of memory to CPU and about the
+    same price a vCPU. ``bin_types`` come cheapest first.
+    """
     last: dict[object, BinType] = {}
     kept: list[BinType] = []
     for bin_type in bin_types:

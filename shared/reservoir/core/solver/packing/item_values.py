@@ -1,8 +1,8 @@
-"""What a replica is worth to whoever hosts it: its part of what capacity would cost if everything were bought evenly.
+"""What a replica of each item is worth: what its CPU and memory would cost if nodes could be bought in fractions.
 
-One replica alone would pay for the resource that it uses most and get the other for nothing; many together use both.
-So CPU and memory get prices of their own (the duals of buying the whole demand from what this item may use, in any
-fraction), and a replica is worth what it uses at these prices.
+A single replica would pay for the resource that it uses most and get the other for nothing; many replicas together use
+both. So CPU and memory have prices of their own: the dual prices of a linear program that buys the whole demand, in any
+fraction, from the bin types on which this item may run. A replica is worth its request at these prices.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,20 +12,22 @@ from reservoir.core.solver.packing.item_types import BinTypes, Eligibility, Item
 from reservoir.core.solver.packing.knapsack import MEMORY_UNIT
 from reservoir.core.solver.problem.vectors import Vector, iter_bits, largest_share, mask_of
 
-# A replica that can only run on reserved units is worth this many times what it uses there, so that it comes first.
+# A replica that can run on reserved units alone is worth this many times the on-demand price of what it uses of them,
+# so that it is packed first.
 _NO_OTHER_PLACE = 100.0
-# Prices of a memory unit relative to a millicore that are tried.
+# The exchange rates that are tried: the price of a memory unit, in prices of a millicore.
 _RATES = tuple(2.0 ** (step / 2) for step in range(-10, 11))
+# rates that price the whole demand at least at this part of the highest price are averaged
 _NEARLY = 0.98
 _TINY = 1e-12
-# The part of a small node that is lost to its fixed costs and to poor company.
+# The part of a small node's price that is lost to its fixed costs, and to other replicas that fill it badly.
 _SLOT = 0.3
 
 _PricedSize = tuple[Vector, int, float]
 
 
 def item_values(item_types: Sequence[ItemType], bin_types: BinTypes) -> list[float]:
-    """Return USD an hour by item."""
+    """Return the value of one replica of each item, in USD an hour."""
     values = [inf] * len(item_types)
     bought = [
         (item.option.allocatable, item.eligible, item.price) for item in bin_types.paid
@@ -50,19 +52,20 @@ def item_values(item_types: Sequence[ItemType], bin_types: BinTypes) -> list[flo
 def _add_slot_value(
     values: list[float], item_types: Sequence[ItemType], bin_types: BinTypes
 ) -> None:
-    """Raise the value of carriers of inexact host rules: each that shares no node costs a small node of its own."""
+    """Raise the value of carriers of inexact host rules: a carrier that shares no node costs a small one of its own."""
     for item_type in item_types:
         if item_type.is_loose and bin_types.buyable >> item_type.index & 1:
             values[item_type.index] += _SLOT * bin_types.price_alone(item_type)
 
 
-# Branches: sums, then scales, then values: comprehensions and loops of a line each.
+# Branches: sums over items, then scales of offers, then the value of each item, in short loops and comprehensions.
 def _set_values(
     values: list[float],
     item_types: Sequence[ItemType],
     offers: Iterable[_PricedSize],
     eligibility: Eligibility,
 ) -> None:
+    """Set the value of each item that one of these offers can hold."""
     plain = [item_type for item_type in item_types if not any(item_type.request[3:])]
     special = ~mask_of(item_type.index for item_type in plain)
     cpu = sum(item_type.request[0] * item_type.count for item_type in plain)
@@ -95,10 +98,10 @@ def _set_values(
 def _at_best_rates(
     request: Vector, scale: Sequence[float], cpu: float, memory: float
 ) -> float:
-    """Return the value at the rates that price the whole demand highest, averaged over those nearly as good.
+    """Return the mean value of a replica over the rates at which the whole demand costs nearly the most.
 
-    Where demand and machines have the same balance, every rate is as good: then neither resource may count for nothing,
-    or it would be wasted until it runs short.
+    Where demand and nodes have the same ratio of memory to CPU, the demand costs the same at every rate. The mean then
+    gives both resources a price; a resource that counted for nothing would be wasted until it runs short.
     """
     totals = [
         value * (cpu + rate * memory) for value, rate in zip(scale, _RATES, strict=True)
@@ -113,7 +116,7 @@ def _at_best_rates(
 
 
 def _scales(offers: Sequence[tuple[Vector, float]]) -> list[float]:
-    """Return, per rate, the largest price of a millicore at which no offer costs less than what is in it."""
+    """Return, for each rate, the largest price of a millicore at which no offer costs less than its CPU and memory."""
     points = [(size[0] / price, size[1] / MEMORY_UNIT / price) for size, price in offers]
     scales: list[float] = []
     for rate in _RATES:
@@ -123,5 +126,8 @@ def _scales(offers: Sequence[tuple[Vector, float]]) -> list[float]:
 
 
 def _special_value(request: Vector, offers: Sequence[tuple[Vector, float]]) -> float:
-    """Return, for accelerators, the price of the offer times the part of it that one replica uses most."""
+    """Return the value of a replica that asks for accelerators.
+
+    It pays the largest share that it uses of any resource of a node, on the node where that costs the least.
+    """
     return min(price * largest_share(request, size) for size, price in offers)

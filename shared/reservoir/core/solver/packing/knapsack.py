@@ -1,9 +1,10 @@
-"""Filling one node: which replicas together are worth most to it.
+"""Which replicas together are worth most on one node.
 
-Every item has a *value* (USD an hour: its part of what capacity would cost, see ``item_values``). A node is filled item
-by item; the next item is the one with the most value for what it takes, where a resource counts by its scarcity on the
-node at that moment. That keeps CPU and memory in balance, which no fixed order of items can. Orders are presorted for a
-few exchange rates of memory for CPU (``_Ranking``), so a step is a table look-up however many items there are.
+The node is filled greedily, item by item. Each item has a *value* in USD an hour (``item_values``). The next item is
+the one with the most value for the resources that it takes, where each resource is weighed by how scarce it is on the
+node at that moment. That keeps CPU and memory in balance, which no fixed order of items could. Items are sorted
+beforehand for a few exchange rates of memory for CPU (``_Ranking``), so a step looks up a table, however many items
+there are.
 """
 
 from bisect import bisect_right
@@ -25,21 +26,26 @@ from reservoir.core.solver.problem.vectors import (
     prefix_masks,
 )
 
-# Memory is weighed in units of 4 MiB a millicore (4 GiB a vCPU), the middle of EC2's families: rates lie around 1.
+# Memory is counted in units of 4 MiB. The middle of EC2's families has one unit for each millicore (4 GiB a vCPU), so
+# exchange rates lie around 1.
 MEMORY_UNIT = 4 * 2**20
+# The exchange rates of memory for CPU: how many millicores a memory unit counts for.
 _RATES = tuple(2.0**step for step in range(-4, 5))
-_NEARLY_FULL = 40  # less than 1/40 of both CPU and memory is left
-_URGENT = 2.0
-_NO_RULE = -1  # stands for the rule about hosts of items without one
+# A node is nearly full if less than 1/40 of its CPU and of its memory is left.
+_NEARLY_FULL = 40
+_URGENT = 2.0  # how many times its value an item with a host rule counts
+_NO_RULE = -1  # the rule number of items without a host rule
 
+# Item indices in ascending order, each with the number of its replicas on one node.
 Pattern = tuple[tuple[int, int], ...]
 
 
 class _Ranking:
-    """Some items in one order. Bit r of its masks stands for the item of rank r.
+    """Items in one order of preference, and masks in which bit r stands for the item of rank r.
 
-    ``by_cpu`` has the amounts asked for in ascending order, and who asks for the first so many; so has ``by_memory``.
-    Where amounts are many, these are a few too many.
+    ``by_cpu`` has the requested amounts of CPU in ascending order and, for each number of the smallest amounts, the
+    mask of the items that request one of them; ``by_memory`` has the same of memory. Where there are many different
+    amounts, neighbours share a mask, which then has a few items too many.
     """
 
     __slots__ = (
@@ -59,7 +65,7 @@ class _Ranking:
         self.order = order
         self._item_type_count = len(cpu)
         self._rank = {index: rank for rank, index in enumerate(order)}
-        # Which digit of a mask over items, written in binary, belongs to each rank, the last rank first.
+        # For each rank, the last first: the position of its item among the binary digits of a mask over items.
         positions = [self._item_type_count - 1 - index for index in reversed(order)]
         self._digits = itemgetter(*positions) if positions else None
         self._known: dict[int, int] = {}
@@ -68,13 +74,13 @@ class _Ranking:
         self._live = -1
 
     def among(self, active: int) -> "_Ranking":
-        """Return the same order for a packing that has these items left."""
+        """Return a copy for a packing in which only the items of this mask have replicas left."""
         other = copy(self)
         other._live = self._ranked(active)
         return other
 
     def _ranked(self, mask: int) -> int:
-        """Return a mask over items in this order."""
+        """Translate a mask over item indices into one over ranks."""
         ranked = 0
         if self._digits is not None:
             of_items = f"{mask:0{self._item_type_count}b}"
@@ -83,21 +89,23 @@ class _Ranking:
         return ranked
 
     def alive(self, mask: int) -> int:
-        """Return who of a mask over items is left, in this order."""
+        """Return, as a mask over ranks, the items of a mask over item indices that have replicas left."""
         known = self._known.get(mask)
         return (self._ranked(mask) if known is None else known) & self._live
 
     def drop(self, index: int) -> None:
-        """Do without an item of which nothing is left."""
+        """Remove an item of which no replica is left."""
         rank = self._rank.get(index)
         if rank is not None:
             self._live &= ~(1 << rank)
 
 
 class _ScoreWeights(NamedTuple):
-    """What counts beside an item's value for what it takes, and how hard scarcity does (all by trial).
+    """How an item's balance and size count beside its value for what it takes (all weights found by trial).
 
-    ``exponents`` of the scarcity ratio are tried, one after the other, until a node is nearly full.
+    ``own_balance`` lowers the score of items that use one resource much more than the other, ``own_size`` raises the
+    score of large items. ``exponents`` of the ratio of scarcity are tried one after the other until a node is nearly
+    full.
     """
 
     own_balance: float
@@ -105,15 +113,15 @@ class _ScoreWeights(NamedTuple):
     exponents: tuple[float, ...]
 
 
-# For nodes that hold many replicas, and for those that are opened for one and hold few: there size counts much, and
-# two ways that differ widely find more than one.
-_MANY = _ScoreWeights(0.5, 0.1, (1.0,))
+_MANY = _ScoreWeights(0.5, 0.1, (1.0,))  # for nodes that hold many replicas
+# For nodes that are opened for one replica and hold few: the size of an item counts much, and of two fillings with
+# widely different exponents the better is kept.
 _FEW = _ScoreWeights(0.3, 0.7, (0.2, 5.0))
-_DENSITY = _ScoreWeights(0.0, 0.0, ())  # for bounds
+_DENSITY = _ScoreWeights(0.0, 0.0, ())  # value for what is taken alone, for bounds
 
 
 def _edges(exponent: float) -> list[float]:
-    """Return how scarce memory is beside CPU where one of the rates gives way to the next."""
+    """Return the ratios of free CPU to free memory at which filling passes from one rate to the next."""
     return [(low * high) ** (0.5 / exponent) for low, high in pairwise(_RATES)]
 
 
@@ -123,7 +131,10 @@ _EDGES = {exponent: _edges(exponent) for exponent in (*_MANY.exponents, *_FEW.ex
 def _score(
     knapsack: "GreedyKnapsack", rate: float, weights: _ScoreWeights
 ) -> Callable[[int], tuple[float, int]]:
-    """Sort by worth for what is taken; among near equals, what is balanced and large goes in while there is room."""
+    """Return the sort key of items at a rate: the most urgency for what an item takes comes first.
+
+    Items that are balanced and large come before others of nearly the same score, as they fit only while there is room.
+    """
     urgency, cpu, memory = knapsack.urgency, knapsack.cpu, knapsack.memory_units
     own_balance, own_size = weights.own_balance, weights.own_size
 
@@ -137,15 +148,19 @@ def _score(
 
 
 class GreedyKnapsack:
-    """Fills nodes from what is left of each item. ``left`` is for everybody to read; only :meth:`take` changes it."""
+    """Fills nodes from the replicas that are left of each item.
 
-    # Branches: one loop for what is kept as masks, then a table a line.
+    Other modules read ``left``, the number of replicas left by item; only :meth:`take` changes it.
+    """
+
+    # Branches: one loop that sets the masks, then one line for each table.
     def __init__(self, item_types: Sequence[ItemType], values: Sequence[float]) -> None:
         self.item_types = item_types
         self.left: list[int] = [item_type.count for item_type in item_types]
         self.active = 0
-        self.plain = 0  # those that ask for no accelerators
-        self._carriers = defaultdict[int, int](int)  # of rules about hosts
+        self.plain = 0  # the mask of items that request no accelerators
+        # the mask of items by the number of their host rule
+        self._carriers = defaultdict[int, int](int)
         self._places = {_NO_RULE: UNLIMITED}
         for item_type in item_types:
             bit = 1 << item_type.index
@@ -159,7 +174,7 @@ class GreedyKnapsack:
                 self._places[rule.number] = rule.cap
         self._host_caps = dict(self._places)
         self.requests = [item_type.request for item_type in item_types]
-        # A replica without requests still takes a pod; a tiny amount keeps densities finite.
+        # A replica without requests takes a pod and nothing else; a tiny amount of each resource keeps scores finite.
         self.cpu = [max(1, request[0]) for request in self.requests]
         self.memory = [max(1, request[1]) for request in self.requests]
         self.pods = [max(1, request[2]) for request in self.requests]
@@ -169,19 +184,19 @@ class GreedyKnapsack:
             _NO_RULE if item_type.host is None else item_type.host.number
             for item_type in item_types
         ]
-        # How much of accelerators each asks for, as a part of what the largest asks for; 1 for none.
+        # The accelerators that each item requests, as a share of the largest request of any item; 1 for no request.
         largest = [max(amounts) for amounts in list(zip(*self.requests, strict=True))[3:]]
         self._special_share = [
             largest_share(request[3:], largest) or 1.0 for request in self.requests
         ]
-        # of all items, by values, weights and rate: for all forks
+        # the orders of all items by values, weights and rate; all forks share them
         self._orders: dict[object, _Ranking] = {}
         self.reprice(values)
 
     def reprice(self, values: Sequence[float]) -> None:
-        """Go on with other values."""
+        """Fill with other values of items from now on."""
         self.values = tuple(values)
-        # Replicas with rules about hosts need many nodes: they are chosen early, while every node has room for one.
+        # Replicas with host rules need many nodes. They are chosen early, while each node still has room for one.
         self.urgency = [
             value * (_URGENT if item_type.host is not None else 1.0)
             for value, item_type in zip(values, self.item_types, strict=True)
@@ -189,18 +204,18 @@ class GreedyKnapsack:
         self._rankings: dict[_ScoreWeights, list[_Ranking | None]] = {
             weights: [None] * len(_RATES) for weights in (_MANY, _FEW, _DENSITY)
         }
-        # by mask of items, then rate
+        # prices of CPU and memory by mask of items, then by rate
         self._prices: dict[int, list[tuple[float, float]]] = {}
 
     def fork(self) -> "GreedyKnapsack":
-        """Return a copy that goes on by itself."""
+        """Return a copy; replicas taken from one are not taken from the other."""
         other = copy(self)
         other.left, other._host_caps = list(self.left), dict(self._places)
         other.reprice(self.values)
         return other
 
     def cap_carriers(self, rules: Iterable[HostRule], places: int) -> None:
-        """Let a node have so many carriers of each of these rules about hosts from now on."""
+        """Allow ``places`` carriers of each of these host rules on a node from now on."""
         self._host_caps.update({rule.number: places for rule in rules})
 
     def take(self, index: int, count: int) -> None:
@@ -226,7 +241,7 @@ class GreedyKnapsack:
         return known
 
     def bound(self, size: Vector, mask: int) -> float:
-        """Return a value that no pattern of these items exceeds on a node of this size."""
+        """Return an upper bound of the value of a pattern of these items on a node of this size."""
         if (prices := self._prices.get(mask)) is None:
             prices = self._prices[mask] = [
                 self._price(mask, rate) for rate in range(len(_RATES))
@@ -246,7 +261,11 @@ class GreedyKnapsack:
         return total
 
     def _price(self, mask: int, rate: int) -> tuple[float, float]:
-        """Return what the item that pays most at a rate pays for CPU and memory, by its urgency: never too little."""
+        """Return prices of a millicore and a memory unit at which no item costs less than its value.
+
+        They are what the item with the most urgency for its resources pays at this rate. The urgency is never below the
+        value, so the bound is never too low.
+        """
         if not mask & self.plain & self.active:
             return 0.0, 0.0
         ranking = self._ranking(_DENSITY, rate)
@@ -257,11 +276,11 @@ class GreedyKnapsack:
         )
         return price, price * _RATES[rate]
 
-    # Branches: set-up of a node in lines of their own; the search itself is elsewhere.
+    # Branches: the steps before and after the search for plain items, which _fill_plain does.
     def fill(
         self, size: Sequence[int], mask: int, base: Pattern = ()
     ) -> tuple[float, Pattern]:
-        """Return the best pattern found for a node with this much room, and its value; ``base`` is on it already."""
+        """Return the value of the best pattern found for a node of this size, and the pattern; it contains ``base``."""
         room, caps, pattern = list(size), dict(self._host_caps), dict[int, int]()
         for index, count in base:
             self._put(index, count, room, caps, pattern)
@@ -289,9 +308,9 @@ class GreedyKnapsack:
     def _put_specials(
         self, mask: int, room: list[int], caps: dict[int, int], pattern: dict[int, int]
     ) -> None:
-        """Put what asks for accelerators on the node, that first which is worth most for its share of them.
+        """Add items that request accelerators to ``pattern``, those first with the most value for their share of them.
 
-        Whatever else the node has is worth little beside them.
+        The CPU and memory of such a node are worth little beside its accelerators, so they do not count here.
         """
         special = iter_bits(mask & self.active & ~self.plain)
         worth_most = sorted(
@@ -315,7 +334,7 @@ class GreedyKnapsack:
         pattern[index] = pattern.get(index, 0) + count
         caps[self.hosts[index]] -= count
 
-    # Branches: this is where the time goes, and a call would be made for each item of each node.
+    # Branches: packing spends most of its time here; functions for parts would be called for each item of each node.
     def _fill_plain(
         self,
         mask: int,
@@ -325,9 +344,9 @@ class GreedyKnapsack:
         caps: dict[int, int],
         pattern: dict[int, int],
     ) -> tuple[int, int]:
-        """Add plain items of the mask to ``pattern``, as far as ``caps`` let them; return the CPU and memory left.
+        """Add plain items of the mask to ``pattern`` as far as room and ``caps`` allow; return the CPU and memory left.
 
-        No item of the mask carries a rule of which no place is left.
+        The caller has removed items from the mask whose host rule has no place left on the node.
         """
         left, hosts, rankings = self.left, self.hosts, self._rankings[weights]
         cpu, memory, pods = self.cpu, self.memory, self.pods
@@ -335,7 +354,7 @@ class GreedyKnapsack:
         waiting_at: dict[int, int] = {}
         free_cpu, free_memory, free_pods = room[:3]
         while free_cpu >= least_cpu and free_memory >= least_memory and free_pods > 0:
-            # Memory's exchange rate is how scarce it is beside CPU on what is left of the node.
+            # The exchange rate of memory for CPU follows from the ratio in which they are left on the node.
             rate = bisect_right(edges, free_cpu * MEMORY_UNIT / free_memory)
             ranking = rankings[rate] or self._ranking(weights, rate)
             waiting = waiting_at[rate] if rate in waiting_at else ranking.alive(mask)
@@ -343,7 +362,7 @@ class GreedyKnapsack:
             waiting &= masks[bisect_right(amounts, free_cpu)]
             amounts, masks = ranking.by_memory
             waiting &= masks[bisect_right(amounts, free_memory)]
-            # This loop is where the time goes; what is refused once is refused for good, as room only shrinks.
+            # Packing spends most of its time in this loop. An item that does not fit now never will: room only shrinks.
             index, count = 0, 0
             while waiting:
                 first = waiting & -waiting
@@ -363,7 +382,7 @@ class GreedyKnapsack:
             count = min(
                 count, free_cpu // cpu[index], free_memory // memory[index], caps[host]
             )
-            # Half of it at a time, so that the balance is looked at again.
+            # Add half of the replicas at a time, so that the exchange rate is looked up again in between.
             count -= count // 2
             caps[host] -= count
             if caps[host] == 0:

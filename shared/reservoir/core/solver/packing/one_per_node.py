@@ -1,7 +1,7 @@
-"""Items that need a node each (host rules): one node for one replica, topped up with what may share it.
+"""Packs items whose host rules want a node for each replica: the node is opened for one and filled with other items.
 
-How many such nodes there must be is settled by the rules, so what counts is how small they can be, and how little of
-them is lost.
+The rules fix how many such nodes there are. So of the sizes that hold the replica, the one is chosen that loses the
+least: its price minus the value of its pattern.
 """
 
 from collections.abc import Sequence
@@ -12,9 +12,11 @@ from reservoir.core.solver.packing.knapsack import Pattern
 from reservoir.core.solver.packing.packing import Packing
 from reservoir.core.solver.problem.vectors import iter_bits
 
-# So many sizes are tried for a node that one replica opens, each dearer by this factor.
+# sizes that are tried, for each mask of eligible items, for a node that one replica opens
 _SIZES = 7
+# from the fourth size on, each is dearer than the one before by at least this factor
 _STEP = 1.25
+# A size is chosen over a cheaper one if it loses less by more than this part of the cheapest size's price.
 _SMALLER_FIRST = 0.05
 
 
@@ -22,9 +24,10 @@ _SMALLER_FIRST = 0.05
 def reserve_one_per_node(
     packing: Packing, reserved: Sequence[BinType], bin_types: BinTypes
 ) -> None:
-    """Give a unit each to the replicas that are dearest elsewhere, and fill it with what may share it.
+    """Use a reserved unit for each one-per-node replica, the dearest to buy first, and fill it with other items.
 
-    Only if units are fewer than such replicas: a unit without one is then one more node.
+    This is done only if there are no more units than such replicas. Each of them needs a node of its own anyway, so a
+    unit that other items used alone would be one more node.
     """
     singles = [item_type for item_type in packing.item_types if item_type.is_single]
     loose = [item_type for item_type in packing.item_types if item_type.is_loose]
@@ -47,9 +50,9 @@ def reserve_one_per_node(
                 packing.repeat(bin_type, pattern)
 
 
-# Branches: who comes in which order, then one loop over them until nothing is left or nothing holds it.
+# Branches: the order of items, then a loop over each item's replicas until none is left or no size holds one.
 def open_one_per_node(packing: Packing, bin_types: BinTypes) -> None:
-    """Buy nodes for replicas that need a node each, every one topped up with what may share it."""
+    """Buy a node for each replica that needs one of its own, and fill each node with other items."""
     singles = [item_type for item_type in packing.item_types if item_type.is_single]
     loose = [item_type for item_type in packing.item_types if item_type.is_loose]
     singles.sort(key=_largest_first)
@@ -59,7 +62,7 @@ def open_one_per_node(packing: Packing, bin_types: BinTypes) -> None:
             continue
         families = _families(item_type, bin_types.holders)
         members = {eligible: list(iter_bits(eligible)) for eligible in families}
-        # by share of inexact rules
+        # the last filling of each size, by the number of carriers of inexact rules that may share a node
         filled: dict[int, dict[BinType, tuple[float, Pattern]]] = {}
         while packing.left[item_type.index] and families and not packing.expired():
             single_count = sum([packing.left[single.index] for single in singles])
@@ -81,7 +84,7 @@ def _largest_first(item_type: ItemType) -> list[int]:
 
 
 def _share_out(packing: Packing, loose: Sequence[ItemType], nodes: int) -> int:
-    """Let no more carriers of inexact rules share a node than must, if so many nodes are opened; return how many."""
+    """Cap carriers of inexact host rules on a node so that they just fit onto so many nodes; return the cap."""
     carriers = sum(packing.left[item_type.index] for item_type in loose)
     share = max(1, -(-carriers // nodes)) if nodes else 1
     packing.knapsack.cap_carriers(
@@ -91,7 +94,7 @@ def _share_out(packing: Packing, loose: Sequence[ItemType], nodes: int) -> int:
 
 
 def _company(packing: Packing, members: Sequence[int]) -> float:
-    """Return how much could share a node with these items, carriers of host rules counted more."""
+    """Return the urgency of all replicas left of these items, which could share a node."""
     urgency, left = packing.knapsack.urgency, packing.left
     return sum([urgency[index] * left[index] for index in members])
 
@@ -102,10 +105,11 @@ def _best(
     sizes: Sequence[BinType],
     filled: dict[BinType, tuple[float, Pattern]],
 ) -> tuple[BinType, Pattern] | None:
-    """Return the size that loses least with one replica of the item and what else it would hold, and that pattern.
+    """Return the size that loses the least with one replica of the item and the best items beside it, and the pattern.
 
-    The node must be opened anyway, so its loss counts, not its value for money. There is less to choose from than when
-    a size was ``filled`` last, so it is worth no more than then, and as much while demand lasts for the pattern.
+    The node must be opened anyway, so the difference of price and value counts and not their ratio. Fewer replicas are
+    left than when a size was ``filled`` last: its value cannot have grown since, and is the same as long as enough
+    replicas are left for that pattern.
     """
     best, score = None, -inf
     for bin_type in sizes:
@@ -128,9 +132,13 @@ def _best(
 def _families(
     item_type: ItemType, holders: Sequence[tuple[BinType, int]]
 ) -> dict[int, list[BinType]]:
-    """Return a few sizes that hold the item, cheapest first, by who else may join it; only what is about as cheap."""
+    """Return a few sizes that hold the item, cheapest first, by the mask of items that may join it.
+
+    A mask has sizes only if its cheapest size costs no more than ``_STEP`` times the cheapest size of all.
+    """
     families: dict[int, list[BinType]] = {}
-    dearest, complete = inf, 0  # the dearest that opens a family
+    dearest = inf  # the highest price of a size that may open a family
+    complete = 0  # families with as many sizes as are tried
     for item, eligible in holders:
         if item.price > dearest and complete == len(families):
             break

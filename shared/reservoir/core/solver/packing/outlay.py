@@ -1,4 +1,7 @@
-"""What packings and finished plans cost: one account over the nodes that are launched, in the order of what matters."""
+"""What packings and finished plans cost, so that they can be compared.
+
+An ``Outlay`` sums over the nodes that are launched; its fields are compared in order, the most important first.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,10 +15,10 @@ from reservoir.core.solver.solution.partial_plan import PartialPlan
 
 @dataclass(frozen=True, slots=True, order=True)
 class Outlay:
-    """What is minimised, most important first: who is left over, money, idle accelerators, the units' worth.
+    """What is minimised: first replicas left over, then money, units with idle accelerators, and the units' worth.
 
-    ``left_over`` counts by priority, the highest first. What a node costs beside its price is money only where the node
-    is bought.
+    ``left_over`` counts replicas by priority, the highest first. The overhead of a node counts as money only if the
+    node is bought.
     """
 
     left_over: tuple[int, ...]
@@ -25,13 +28,13 @@ class Outlay:
 
     @property
     def spending(self) -> tuple[tuple[int, ...], int]:
-        """Who is left over, and the money; units left out of account."""
+        """The replicas left over and the money, without the units."""
         return self.left_over, self.bought_atto_usd_per_hour
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchedNodes:
-    """Equal nodes that are launched; ``workloads`` has one of each kind of replica on a node."""
+    """Equal nodes that are launched; ``workloads`` has one workload for each item or group on a node."""
 
     option: LaunchOption
     count: int
@@ -39,13 +42,13 @@ class LaunchedNodes:
 
 
 def outlay_of_packing(packing: Packing, overhead_atto_usd: int) -> Outlay:
-    """Return what a packing costs, of replicas of one priority."""
+    """Return the outlay of a packing, whose replicas all have one priority."""
     nodes = _nodes_of_packing(packing)
     return _outlay((sum(packing.left),), nodes, overhead_atto_usd)
 
 
 def outlay_of_plan(state: PartialPlan) -> Outlay:
-    """Return what a finished plan costs."""
+    """Return the outlay of a finished plan."""
     overhead_atto_usd = state.catalogue.policy.overhead_atto_usd
     return _outlay(left_over(state), _nodes_of_plan(state), overhead_atto_usd)
 

@@ -1,6 +1,7 @@
-"""A packing: which patterns are used how often, and what is left to place and to use.
+"""A packing: which patterns are used on how many nodes, and which replicas and which capacity are left.
 
-Other modules decide; this one keeps the books: replicas left by item, capacity left, the uses so far.
+This module only counts: each use takes its replicas from what is left of each item, and its nodes from the residual
+capacity. Other modules decide which patterns to use.
 """
 
 from collections import Counter
@@ -17,7 +18,10 @@ from reservoir.core.solver.solution.residual_capacity import ResidualCapacity
 
 @dataclass(frozen=True, slots=True)
 class PatternUse:
-    """A pattern used ``count`` times: on the nodes of an existing bin, or on nodes to be launched."""
+    """A pattern on ``count`` nodes: of an existing bin, or of a bin type that is to be launched.
+
+    ``eligible`` is the mask of the items that may join the pattern on these nodes, whatever the room.
+    """
 
     bin: Bin | None
     bin_type: BinType | None
@@ -27,12 +31,12 @@ class PatternUse:
 
     @property
     def is_bought(self) -> bool:
-        """Whether its nodes are launched, and on no reserved unit."""
+        """Whether its nodes are launched and paid for: they take no reserved unit."""
         return self.bin_type is not None and self.bin_type.option.reservation is None
 
     @property
     def size(self) -> Sequence[int]:
-        """What a node has for the pattern."""
+        """The room that each node has for the pattern, by dimension."""
         if self.bin is not None:
             return self.bin.free
         assert self.bin_type is not None
@@ -41,14 +45,21 @@ class PatternUse:
 
 @dataclass(frozen=True, slots=True)
 class ItemFloor:
-    """The policy's floor: ``buyable`` items (a mask) that use less than ``percent`` of a reserved slot stay off it."""
+    """The policy's ``reservedFloorPercent``.
+
+    A pattern that uses less than ``percent`` of a reserved slot may not have it if it contains one of the ``buyable``
+    items (a mask).
+    """
 
     percent: int = 0
     buyable: int = 0
 
 
 class Packing:
-    """Items being packed. What it is made from is not changed, so that ways to go on can be compared."""
+    """Items being packed.
+
+    A packing copies what it is made from, so that several ways to continue from one packing can be compared.
+    """
 
     def __init__(
         self,
@@ -64,14 +75,15 @@ class Packing:
         self.left: Sequence[int] = knapsack.left
         self.residual = residual.copy()
         self.uses: list[PatternUse] = []
-        # what nodes were filled with, used or not, in all forks
+        # every pattern that was found for a bin type, used or not; all forks share the list
         self.filled: list[tuple[BinType, Pattern]] = []
         self.expired = expired
         self.floor = floor
-        self.bought = bought  # nodes with room, and who may have it once units are in use
+        # nodes that the plan buys already, each with the items that may fill its room after the reserved units
+        self.bought = bought
 
     def fork(self) -> "Packing":
-        """Return a copy that goes on by itself."""
+        """Return a copy; later uses in one do not show in the other."""
         other = Packing(
             self.knapsack.fork(),
             self.residual,
@@ -83,7 +95,7 @@ class Packing:
         return other
 
     def follow(self, other: "Packing", *, on_units: bool) -> None:
-        """Repeat what another packing does on nodes already being bought and, if wanted, on reserved units."""
+        """Repeat another packing's uses of nodes that the plan buys already and, if ``on_units``, of reserved units."""
         bought = {bin_.uid for bin_, _ in self.take_bought()}
         for use in other.uses:
             is_followed = (
@@ -93,32 +105,32 @@ class Packing:
                 self._add(use)
 
     def use_again(self, use: PatternUse) -> None:
-        """Repeat what another packing of the same demand does."""
+        """Repeat one use of another packing of the same demand."""
         self._add(use)
 
     def take_bought(self) -> Sequence[tuple[Bin, int]]:
-        """Return the nodes that are being bought already, which are filled once."""
+        """Return the nodes that the plan buys already; later calls return none, so that they are filled once."""
         bought, self.bought = self.bought, ()
         return bought
 
     def share(self, bin_type: BinType, pattern: Pattern) -> float:
-        """Return the part of a node that the pattern uses of the resource it uses most."""
+        """Return the largest share, over the node's resources, that the pattern uses of one of them."""
         size = bin_type.option.allocatable
         return largest_share(map(sub, size, self.room_beside(dict(pattern), size)), size)
 
     def is_kept_off(self, bin_type: BinType, pattern: Pattern) -> bool:
-        """Whether the policy's floor keeps a pattern off a reserved slot, as some of it could be bought elsewhere."""
+        """Whether the policy's floor denies the pattern this slot: it is small, and one of its items is buyable."""
         if not self.floor.percent or bin_type.option.reservation is None:
             return False
         is_buyable = any(self.floor.buyable >> index & 1 for index, _ in pattern)
         return is_buyable and self.share(bin_type, pattern) * 100 < self.floor.percent
 
     def repeats(self, pattern: Pattern) -> int:
-        """How often the demand that is left allows the pattern."""
+        """On how many nodes the replicas that are left allow the pattern."""
         return min([self.left[index] // count for index, count in pattern])
 
     def repeat(self, bin_type: BinType, pattern: Pattern, wanted: int = UNLIMITED) -> int:
-        """Plan a given pattern up to ``wanted`` times, as far as demand and supply last; return how often."""
+        """Launch up to ``wanted`` nodes with the pattern, as replicas and capacity allow; return how many."""
         count = min(
             wanted, self.repeats(pattern), self.residual.nodes_left(bin_type.option)
         )
@@ -127,13 +139,13 @@ class Packing:
         return count
 
     def repeat_on(self, bin_: Bin, eligible: int, pattern: Pattern, wanted: int) -> int:
-        """Put the pattern on up to ``wanted`` of a bin's nodes, as far as demand lasts; return on how many."""
+        """Put the pattern on up to ``wanted`` of a bin's nodes, as the replicas left allow; return on how many."""
         count = min(wanted, self.repeats(pattern))
         self._add(PatternUse(bin_, None, dict(pattern), count, eligible))
         return count
 
     def repeat_in_part(self, bin_type: BinType, pattern: Pattern) -> None:
-        """Plan a given pattern once with as much of it as is left, unless that is too little for the slot."""
+        """Launch one node with those replicas of the pattern that are left, unless the floor denies them the slot."""
         part = tuple(
             (index, min(count, self.left[index]))
             for index, count in pattern
@@ -143,7 +155,10 @@ class Packing:
             self.repeat(bin_type, part, 1)
 
     def extend(self, position: int, pattern: Pattern) -> None:
-        """Put a further pattern on the nodes of a use, or on some of them if demand does not last for all."""
+        """Add a pattern to that of a use, on all its nodes or on as many as the replicas left allow.
+
+        The use is split in two if some of its nodes keep the old pattern.
+        """
         use = self.uses[position]
         count = min(use.count, self.repeats(pattern))
         if count < use.count:
@@ -164,7 +179,7 @@ class Packing:
             self.knapsack.take(index, copies * count)
 
     def room_beside(self, pattern: Mapping[int, int], size: Sequence[int]) -> list[int]:
-        """Return what a pattern leaves of a node with so much room."""
+        """Return the room that a pattern leaves on a node of this size."""
         room = list(size)
         for index, copies in pattern.items():
             for dimension, asked in enumerate(self.item_types[index].request):
@@ -185,5 +200,5 @@ class Packing:
         )
 
     def quality(self) -> tuple[int, float]:
-        """Sort packings: the least left over, then the cheapest."""
+        """Sort key of packings: first the fewest replicas left over, then the lowest price."""
         return (sum(self.left), self.cost())

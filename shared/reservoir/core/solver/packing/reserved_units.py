@@ -1,8 +1,9 @@
-"""Who gets the reserved units.
+"""Which items get the free reserved units, and which units are used first.
 
-When there is enough for everybody who could use them, the order of reservations decides which are used (and which stay
-free for later work). When they are short, worth decides: units go to what is dearest elsewhere. Work that few
-reservations accept is then preferred to work of equal worth that has more choice. Column generation goes on from there.
+If there are enough units for all items that could use them, units are used in the order of reservations, which leaves
+the others free for later work. If units are short, they go to the patterns of most value for the slot. Items that few
+reservations accept are then preferred to items of equal value that have more choice. Column generation may improve the
+result.
 """
 
 from collections import defaultdict
@@ -19,12 +20,12 @@ from reservoir.core.solver.packing.packing import Packing
 from reservoir.core.solver.problem.option_order import OrderKey, is_tiny, reserved_key
 from reservoir.core.solver.problem.vectors import iter_bits
 
-# How strongly work without choice is preferred where units are short (catalogue-10000, seeds 700 to 723).
+# The exponent by which items with little choice are preferred if units are short (catalogue-10000, seeds 700 to 723).
 _PRICE_BIAS = 0.4
 
 
 def use_reserved(packing: Packing, bin_types: BinTypes) -> Packing:
-    """Return the packing with reserved units in use; the given one is left as it was."""
+    """Return a copy of the packing in which replicas fill reserved units."""
     reserved = sorted(bin_types.reserved, key=partial(_order, packing))
     packing = packing.fork()
     reserve_one_per_node(packing, reserved, bin_types)
@@ -32,7 +33,7 @@ def use_reserved(packing: Packing, bin_types: BinTypes) -> Packing:
     _use_in_order(in_order, reserved)
     if not in_order.active & bin_types.reserved_for or packing.expired():
         return in_order
-    # Units go to the patterns that are worth most for the slot, which is compared by its price; equals in order.
+    # Units are short: they go to the patterns of most value for the slot's on-demand price, equals in order.
     biased, values = packing.fork(), packing.knapsack.values
     biased.knapsack.reprice(_preferring(values, bin_types))
     fill = partial(_filled, biased)
@@ -56,9 +57,9 @@ def _order(packing: Packing, bin_type: BinType) -> OrderKey:
 
 
 def _preferring(values: Sequence[float], bin_types: BinTypes) -> list[float]:
-    """Return the values, raised for whom little reserved capacity (weighed by on-demand price) is open to."""
+    """Return the values, raised for items that can use little reserved capacity (weighed by its on-demand price)."""
     access = [0.0] * len(values)
-    # by mask of items: reservations are many, kinds of work for them few
+    # Capacity by the mask of items that can use it: there are many reservations, but few different masks.
     reach_of = defaultdict[int, float](float)
     for bin_type in bin_types.reserved:
         option = bin_type.option
@@ -76,9 +77,9 @@ def _preferring(values: Sequence[float], bin_types: BinTypes) -> list[float]:
 
 
 def _use_in_order(packing: Packing, reserved: Sequence[BinType]) -> None:
-    """Give units in the order of the list, each to the pattern worth most to it; tiny patterns wait.
+    """Use units in the order of the list, each for the pattern of most value on it.
 
-    What is tiny for every slot that it reaches goes to the smallest of them at the end.
+    Patterns that are tiny for their slot wait until the end; they then take the smallest slot that accepts them.
     """
     smallest_first = sorted(reserved, key=lambda item: item.option.on_demand_micro_usd)
     for bin_types, takes_tiny in ((reserved, False), (smallest_first, True)):
@@ -93,7 +94,10 @@ def _use_in_order(packing: Packing, reserved: Sequence[BinType]) -> None:
 
 
 def _filled(packing: Packing, bin_type: BinType) -> tuple[float, Pattern]:
-    """Fill a reserved slot; nothing if the policy's floor keeps it for larger work that has no other place."""
+    """Return the value and pattern that fill a reserved slot.
+
+    If the policy's floor denies the best pattern the slot, only items that cannot be bought elsewhere fill it.
+    """
     if not bin_type.eligible & packing.active:
         return 0.0, ()
     value, pattern = packing.knapsack.fill(bin_type.option.allocatable, bin_type.eligible)

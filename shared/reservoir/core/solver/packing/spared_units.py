@@ -1,8 +1,8 @@
-"""Among packings that buy the same, the one that uses fewer and less scarce units.
+"""Of packings that buy the same nodes, which one uses fewer and less scarce reserved units.
 
-What runs on reserved units is taken off them and packed again as if a unit cost what it is worth: the same problem as
-buying, with other prices, so the same algorithms solve it. What is bought, and what goes onto nodes that are there,
-stays.
+Replicas on reserved units are taken off and packed again as if each unit cost what it is worth (``unit_worth``). This
+is the problem of buying with other prices, so the same algorithms solve it. Replicas on bought nodes and on nodes that
+exist stay.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
@@ -24,8 +24,8 @@ from reservoir.core.solver.packing.unit_worth import (
 )
 from reservoir.core.solver.problem.vectors import mask_of
 
-# How many other units one with accelerators counts for. At the first work without accelerators stays off wherever it
-# can; at the second what has to be there is packed into fewer of them.
+# By how much the worth of a unit with accelerators is multiplied; both factors are tried. The first keeps work without
+# accelerators off such units wherever possible. The second lets work that must be there be packed into fewer of them.
 _ACCELERATED = (ACCELERATED_FACTOR, 3.0)
 
 Repacker = Callable[[Packing, Packing, Sequence[BinType]], Packing | None]
@@ -42,14 +42,14 @@ def with_units_spared(
     outlay: Callable[[Packing], Outlay],
     repack: Repacker = _not_again,
 ) -> Packing:
-    """Return the best packing with fewer or less scarce units, or as it is.
+    """Return a packing of less outlay than ``best``, on fewer or less scarce units; ``best`` if there is none.
 
     ``empty`` is a packing of the same demand in which nothing is decided; ``reserved`` are the units' bin types.
-    ``outlay`` says what a packing costs, by which packings are compared.
-    ``repack`` may make a greedy packing better: it is given what stays, the greedy packing, and units at their worth.
+    ``repack`` may improve a greedy packing. Its arguments are the packing of the uses that stay, the greedy packing,
+    and the units' bin types with their worth as price.
     """
     for tier in sorted({bin_type.option.entry.tier for bin_type in reserved}):
-        # An operator's order of pools stands above the worth of units: nothing moves to a lighter pool's.
+        # An operator's order of pools stands above the worth of units: no replica moves to a unit of another tier.
         of_tier = [bin_type for bin_type in reserved if bin_type.option.entry.tier == tier]
         again = _spared(empty, best, of_tier, repack)
         best = min([best, *again], key=outlay)
@@ -59,7 +59,7 @@ def with_units_spared(
 def _spared(
     empty: Packing, best: Packing, reserved: Sequence[BinType], repack: Repacker
 ) -> list[Packing]:
-    """Return packings in which what runs on these units is packed again, and no limit has less left."""
+    """Return packings in which the replicas on these units are packed again, and no pool's limit has less left."""
     options = {bin_type.option.index for bin_type in reserved}
     staying = [use for use in best.uses if not _is_movable(best, use, options)]
     units_moving = sum(use.count for use in best.uses) - sum(use.count for use in staying)
@@ -71,7 +71,7 @@ def _spared(
 
 
 def with_uses_of(empty: Packing, uses: Iterable[PatternUse]) -> Packing:
-    """Return a packing of just these uses."""
+    """Return a packing with these uses and no others."""
     packing = empty.fork()
     for use in uses:
         packing.use_again(use)
@@ -79,7 +79,10 @@ def with_uses_of(empty: Packing, uses: Iterable[PatternUse]) -> Packing:
 
 
 def keeps_limits(best: Packing, found: Packing) -> bool:
-    """Whether no pool's limit has less left than before: nodes on units count there, and others wait for the rest."""
+    """Whether ``found`` leaves as much of each pool's limits as ``best``.
+
+    Nodes on reserved units count against limits, and other groups may need the part of a limit that is left.
+    """
     for pool, limits in best.residual.limits.items():
         left_now = found.residual.limits[pool]
         if any(left_now[name] < left for name, left in limits.items()):
@@ -88,14 +91,14 @@ def keeps_limits(best: Packing, found: Packing) -> bool:
 
 
 def _is_movable(best: Packing, use: PatternUse, options: Set[int]) -> bool:
-    """Whether a use is of one of these units, and its replicas may go elsewhere."""
+    """Whether a use takes units of one of these options, and its replicas may move to other nodes."""
     if use.bin_type is None or use.bin_type.option.index not in options:
         return False
     return may_move(best, use)
 
 
 def may_move(best: Packing, use: PatternUse) -> bool:
-    """Whether a use is of nodes to be launched, and no rule about hosts keeps its replicas where they are."""
+    """Whether a use launches nodes, and none of its replicas has a host rule."""
     if use.bin_type is None:
         return False
     return all(best.item_types[index].host is None for index in use.pattern)
@@ -104,7 +107,10 @@ def may_move(best: Packing, use: PatternUse) -> bool:
 def _packed_again(
     base: Packing, best: Packing, reserved: Sequence[BinType], repack: Repacker
 ) -> Iterator[Packing]:
-    """Yield packings of what may move: greed's, and what is made of it; none where greed finds units short."""
+    """Yield ``base`` with the replicas left packed again: greedily, and as ``repack`` improves that.
+
+    A greedy packing that leaves more replicas over than ``best`` is not yielded, nor improved.
+    """
     for accelerated in _ACCELERATED:
         if base.expired():
             return
@@ -126,9 +132,9 @@ def _price(bin_type: BinType, accelerated: float) -> float:
 
 
 def by_worth(base: Packing, reserved: Sequence[BinType]) -> Packing:
-    """Return the packing with what is left on units, greedily: those first that hold most for what they are worth.
+    """Return a copy in which the replicas left are packed greedily onto units, the most value for their price first.
 
-    What needs accelerators goes first: other work may then have the room beside it.
+    Items that request accelerators come first, so that other items fill the room beside them.
     """
     packing = base.fork()
     top_up(packing)

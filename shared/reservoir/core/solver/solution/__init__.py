@@ -1,1 +1,1 @@
-"""What has been decided so far: nodes with their contents, what capacity is left, and what could still be opened."""
+"""The plan while it is being made: nodes with their contents, the capacity left, and the options for new nodes."""

@@ -1,4 +1,7 @@
-"""How many replicas of a group may join a node: what they accept, what fits, and the rules about hosts and domains."""
+"""How many replicas of a group may join a node.
+
+It is the least of what requirements, free resources, and rules over hosts and domains allow.
+"""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -11,16 +14,17 @@ from reservoir.core.solver.solution.bins import Bin
 
 
 class NodeAdmission:
-    """Asks every rule, given the counters of what is placed where."""
+    """Takes the least of what each rule allows, by the ledger's counts of replicas in domains."""
 
     def __init__(self, groups: Sequence[Group], ledger: DomainLedger) -> None:
         self._groups = groups
         self._ledger = ledger
 
     def room(self, bin_: Bin, relaxed: RelaxedGroup, *, is_assigned: bool = False) -> int:
-        """How many replicas of the group ONE node of the bin takes: requirements, resources, topology.
+        """Return how many replicas of the group ONE node of the bin takes, by requirements, resources and topology.
 
-        ``is_assigned``: the replicas were assigned to domains, so that rules over domains hold once all are placed.
+        ``is_assigned``: the replicas were assigned to domains, so rules over domains are not checked here: they hold
+        once all replicas are placed.
         """
         if not bin_.requirement_sets & relaxed.requirement_sets:
             return 0
@@ -36,7 +40,7 @@ class NodeAdmission:
         )
 
     def domain_room(self, labels: Mapping[str, str], relaxed: RelaxedGroup) -> int:
-        """How many replicas the rules over domains (all but hosts) allow on one node with these labels."""
+        """Return how many replicas the rules over domains (all but hosts) allow on one node with these labels."""
         ledger, group, constraints = self._ledger, relaxed.group, relaxed.constraints
         if group.matching and ledger.inverse_blocked(labels, group.matching):
             return 0
@@ -53,7 +57,7 @@ class NodeAdmission:
         return room
 
     def host_room(self, relaxed: RelaxedGroup, bin_: Bin | None) -> int:
-        """How many replicas the rules over hosts allow on one node (``bin_`` None: a fresh one)."""
+        """Return how many replicas the rules over hosts allow on one node (a new one if ``bin_`` is None)."""
         group, constraints = relaxed.group, relaxed.constraints
         room = (
             self._host_near_room(constraints, bin_)
@@ -91,7 +95,10 @@ class NodeAdmission:
         return room
 
     def _inverse_host_room(self, bin_: Bin, group: Group) -> int:
-        """Return what those on the node allow: their anti-affinity, and their host spread in the final state."""
+        """Return how many replicas the host rules of the replicas on the node allow.
+
+        These are the anti-affinity of all of them, and the spread of those that this solve placed there.
+        """
         hosts = group.matching & self._ledger.host_mask
         for _, anti_mask, _ in bin_.residents:
             if anti_mask & hosts:
@@ -111,9 +118,9 @@ class NodeAdmission:
 
     @cached_property
     def _with_host_rules(self) -> Mapping[int, Constraints]:
-        """Return what is required at every level of those groups, by index, that keep others off their nodes.
+        """Return the required rules of the groups whose host rules keep other replicas off their nodes, by group index.
 
-        A replica's level is not remembered on the node; required terms are the same at every level.
+        Only required rules count: they are the same at every level, and a node does not record the level of a replica.
         """
         found: dict[int, Constraints] = {}
         for group in self._groups:
@@ -125,7 +132,7 @@ class NodeAdmission:
 
     def _matched_on(self, bin_: Bin | None, term: int) -> int:
         matched = 0
-        # plain loops: this is asked for every replica with such a rule
+        # Plain loops, for speed: this is called for each replica with such a rule.
         if bin_ is not None:
             for index, count in bin_.contents.items():
                 matched += count if self._groups[index].matching >> term & 1 else 0

@@ -1,4 +1,4 @@
-"""Nodes of a solve: existing ones and planned ones, equal ones together."""
+"""The nodes of a solve: a bin is one existing node, or several equal planned nodes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,10 +11,10 @@ from reservoir.core.solver.problem.groups import Group
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Bin:
-    """``count`` equal nodes: one existing node, or planned nodes of one option.
+    """``count`` equal nodes: one existing node, or planned nodes of one launch option.
 
-    ``contents`` is replicas per node by group, ``levels`` the relaxation level that each group needed there;
-    ``residents`` are (matching, anti mask, count) of what already ran.
+    ``contents`` is the number of replicas on each node by group index, ``levels`` the relaxation level that each group
+    needed there. ``residents`` has (matching, anti mask, count) of the replicas that already ran before the solve.
     """
 
     uid: int
@@ -31,15 +31,15 @@ class Bin:
 
     @property
     def is_paid(self) -> bool:
-        """Whether the nodes are being bought."""
+        """Whether the plan buys the nodes: they are planned, and take no reserved unit."""
         return self.option is not None and self.option.reservation is None
 
     def is_open_to(self, group: Group) -> bool:
-        """Whether a price cap lets the group share the nodes: only if none pays for them."""
+        """Whether the group's price cap lets it join the nodes: a capped group joins no nodes that are bought."""
         return not (self.is_paid and group.is_price_capped)
 
     def split(self, uid: int, count: int) -> "Bin":
-        """Take ``count`` of the nodes out as a bin of their own."""
+        """Remove ``count`` of the nodes from this bin and return them as a bin of their own."""
         self.count -= count
         free, contents, levels = list(self.free), dict(self.contents), dict(self.levels)
         return replace(
@@ -50,7 +50,7 @@ class Bin:
 def total_load(
     groups: Sequence[Group], contents: Mapping[int, int], dimensions: int
 ) -> list[int]:
-    """Sum what the contents of one node take."""
+    """Return the sum of the requests of the replicas on one node, by dimension."""
     load = [0] * dimensions
     for index, count in contents.items():
         for dimension, asked in enumerate(groups[index].request):

@@ -1,7 +1,7 @@
-"""What a replica could be launched on: found once for all states of a solve, alike options together.
+"""The launch options that could hold a replica, by class; they are found once for all states of a solve.
 
-Options of one class differ in nothing that rules over domains, pool weights or limits' owners see, only in size and
-price. So of each class only those matter that hold more than every cheaper one.
+Options of one class have the same pool, the same reservation and the same domains, and differ only in size and price.
+So within a class an option matters only if it holds more replicas than every cheaper one.
 """
 
 from collections import defaultdict
@@ -18,12 +18,12 @@ from reservoir.core.solver.problem.vectors import Vector, copies_that_fit
 from reservoir.core.solver.solution.residual_capacity import ResidualCapacity
 from reservoir.core.solver.solution.substitutes import Substitutes
 
-# options with how many replicas of a group one node holds
+# Launch options, each with the number of a group's replicas that one node holds.
 Places = list[tuple[LaunchOption, int]]
 
 
 def _cheapest(bought: Sequence[LaunchOption]) -> list[LaunchOption]:
-    """Return the first of all options for the same requirement sets that are equally large."""
+    """Return, of options with the same requirement sets and size, the first."""
     found: dict[tuple[int, Vector], LaunchOption] = {}
     for option in bought:
         found.setdefault((option.requirement_sets, option.allocatable), option)
@@ -31,14 +31,14 @@ def _cheapest(bought: Sequence[LaunchOption]) -> list[LaunchOption]:
 
 
 class _Accepting(NamedTuple):
-    """Options, and the sizes that they have: options are many, sizes few."""
+    """Options and their distinct sizes, of which there are far fewer than options."""
 
     options: Sequence[LaunchOption]
     sizes: Set[Vector]
 
 
 class Candidates:
-    """The options of a market as groups see them."""
+    """The launch options of a catalogue, as each group may use them."""
 
     def __init__(self, catalogue: OptionCatalogue, groups: Sequence[Group]) -> None:
         self.catalogue = catalogue
@@ -47,7 +47,7 @@ class Candidates:
         self.reserved = [
             option for option in catalogue.options if option.reservation is not None
         ]
-        # How many groups each mask of requirement sets serves: options are many, masks few.
+        # How many groups accept each mask of requirement sets: there are many options, but few different masks.
         self.flexibility: dict[int, int] = {}
         for mask in {option.requirement_sets for option in self.reserved}:
             served = [bool(group.requirement_sets[-1] & mask) for group in groups]
@@ -58,7 +58,7 @@ class Candidates:
         for group in groups:
             pinned.update(*group.equivalence_class.pinned_labels)
         self._keys = sorted(pinned - {HOSTNAME})
-        self._classes: dict[int, tuple[object, ...]] = {}  # by option
+        self._classes: dict[int, tuple[object, ...]] = {}  # by option index
         self._candidates: dict[tuple[int, Vector, bool], Places] = {}
         self._accepting: dict[tuple[int, bool], _Accepting] = {}
         self._by_class: dict[tuple[int, Vector, bool], list[Places]] = {}
@@ -67,7 +67,7 @@ class Candidates:
         self._cheapest = _cheapest(self._ordered[len(self.reserved) :])
 
     def of(self, relaxed: RelaxedGroup, *, only_reserved: bool = False) -> Places:
-        """Return the options that could hold one replica, reserved ones first, then from cheap to dear."""
+        """Return the options that could hold one replica: reserved ones first, then the others, cheapest first."""
         mask, request = relaxed.requirement_sets, relaxed.group.request
         key = (mask, request, only_reserved)
         if (known := self._candidates.get(key)) is None:
@@ -81,7 +81,10 @@ class Candidates:
         return known
 
     def _accepting_of(self, mask: int, *, only_reserved: bool) -> _Accepting:
-        """Return the options that meet one of these requirement sets: many groups differ in what they ask for alone."""
+        """Return the options that meet one of these requirement sets.
+
+        The answer is kept, as many groups differ in their requests alone.
+        """
         about = mask, only_reserved
         if (known := self._accepting.get(about)) is None:
             among = self.reserved if only_reserved else self._ordered
@@ -93,7 +96,7 @@ class Candidates:
     def by_class(
         self, relaxed: RelaxedGroup, *, only_reserved: bool = False
     ) -> list[Places]:
-        """Return the candidates by class, each reservation as one of its own; in the same order."""
+        """Return the same options in the same order, as one list for each class; each reservation is a class."""
         about = (relaxed.requirement_sets, relaxed.group.request, only_reserved)
         if (known := self._by_class.get(about)) is None:
             classes = defaultdict[object, Places](list)
@@ -103,9 +106,9 @@ class Candidates:
         return known
 
     def distinct(self, group: Group) -> list[LaunchOption]:
-        """Return the cheapest candidate of each class and size. Preferences do not matter.
+        """Return the cheapest option of each class and size that could hold one replica with all preferences given up.
 
-        Reserved ones first, then heavier pools, then from cheap to dear.
+        Reserved ones come first, then those of heavier pools, then the cheapest.
         """
         about = (group.requirement_sets[-1], group.request)
         if (known := self._distinct.get(about)) is None:
@@ -133,7 +136,10 @@ class Candidates:
         return known
 
     def dearness(self, group: Group) -> float:
-        """Sort key: what one replica costs where it must be paid for, dearest first; those with no choice lead."""
+        """Return a sort key: groups whose replica costs the most to buy come first.
+
+        Groups that no option on sale accepts come before all others.
+        """
         least, most = inf, 0
         for option in self._cheapest:
             if option.requirement_sets & group.requirement_sets[-1]:
@@ -148,7 +154,7 @@ class Candidates:
         return -least
 
     def open_now(self, residual: ResidualCapacity) -> bytearray:
-        """Return, by option index, whether units and limits leave a node of the option."""
+        """Return, by option index, 1 if units and limits allow one more node of the option, else 0."""
         found = bytearray(b"\1") * len(self.catalogue.options)
         for pool, limits in residual.limits.items():
             left = tuple(limits.values())
@@ -163,7 +169,7 @@ class Candidates:
         return found
 
     def _needs(self, pool: str, names: Sequence[str]) -> list[tuple[int, Vector]]:
-        """Return what a node of each option of a pool takes of its limits."""
+        """Return (option index, amounts) of each option of a pool: what a node takes of the limits of these names."""
         if pool not in self._limited:
             needs: list[tuple[int, Vector]] = []
             for option in self.catalogue.options:

@@ -1,8 +1,9 @@
-"""Which groups can be packed by counts, and in which domains: zone rules are kept by construction (docs/scheduler.md).
+"""Which groups can be packed by counts, and to which domains their replicas are assigned (docs/scheduler.md).
 
-A connected component of the groups whose terms are all *simple* is packed by counts: its replicas are assigned to
-domains beforehand, by water filling, so that every spread is even and every affinity has one domain. Room that costs
-nothing more is used first, as far as the rules allow. All other components are inserted replica by replica.
+If all terms of a connected component are *simple*, its replicas are assigned to domains before they are packed: by
+water filling for spread, so that the domains are even, and to one domain for affinity. The rules then hold, whatever
+packing does within a domain. Room that costs nothing more is used first, as far as the rules allow. The replicas of all
+other components are inserted one by one.
 """
 
 from collections import defaultdict
@@ -19,19 +20,21 @@ from reservoir.core.solver.problem.vectors import Vector, mask_of
 from reservoir.core.solver.solution.free_room import FreeRoom
 from reservoir.core.solver.solution.partial_plan import PartialPlan
 
-# Domains that an offering decides. Others (families, custom labels) are rare and are inserted one by one.
+# Topology keys whose value the offering decides. Rules over other keys (instance families, custom labels) are rare, and
+# groups that carry one are inserted one by one.
 _PLACE_KEYS = frozenset({ZONE, ZONE_ID, CAPACITY_TYPE})
-# By requirement sets, tier of the pool and domain: sizes, largest first, and the cheapest rate of each resource.
+# What is sold, by requirement sets, tier of the pool and domain: sizes, largest first, and the lowest rate of each
+# resource (``_rates``).
 _Table = dict[tuple[int, int, str], tuple[list[Vector], list[float]]]
 _Price = tuple[int, int]  # the tier of the heaviest pool that sells, and atto-USD an hour
 _NOT_SOLD: _Price = (1 << 30, 0)
-_Wanted = tuple[RelaxedGroup, int]  # and how many of its replicas
+_Wanted = tuple[RelaxedGroup, int]  # a group and how many of its replicas are wanted
 
 
-# not frozen: a large demand has ten thousand, and those take longer to make
+# Not frozen: a large demand has ten thousand batches, and frozen ones take longer to make.
 @dataclass(slots=True, eq=False)
 class DomainBatch:
-    """``count`` replicas of a group that may go anywhere the group may, within one domain if ``pin`` says so."""
+    """``count`` replicas of a group; if ``pin`` is set, they must be in the domain of this label and value."""
 
     relaxed: RelaxedGroup
     pin: tuple[str, str] | None
@@ -41,9 +44,9 @@ class DomainBatch:
 def assign_domains(
     state: PartialPlan, components: Iterable[Component], level: int, domains: "DomainCosts"
 ) -> tuple[list[DomainBatch], list[Group]]:
-    """Return the groups of the components, as they are after giving up ``level`` preferences, as batches to pack.
+    """Return batches to pack, with the preferences of ``level`` given up, and the groups to insert one by one.
 
-    And those that are inserted one by one.
+    Components with terms are assigned only at level 0.
     """
     batches: list[DomainBatch] = []
     inserted: list[Group] = []
@@ -64,9 +67,9 @@ def assign_domains(
 
 
 class DomainCosts:
-    """Where a group has room, can be bought at all, and for how much; plus what was assigned to each domain so far.
+    """What placing replicas in each domain costs: the free room there, the price of what is sold there, and the load.
 
-    ``loads`` is by topology key and domain.
+    ``loads``, by topology key and domain, is the weight of the replicas assigned there so far.
     """
 
     def __init__(self, state: PartialPlan) -> None:
@@ -82,15 +85,15 @@ class DomainCosts:
         )
 
     def free(self, topology_key: str) -> FreeRoom:
-        """Return what is left of the room that costs nothing more, by the domains of the key."""
+        """Return the room left that costs nothing more, by the domains of the key."""
         if topology_key not in self._free:
             self._free[topology_key] = FreeRoom.of(self._state, topology_key)
         return self._free[topology_key]
 
     def of(self, group: Group, topology_key: str) -> Mapping[str, _Price]:
-        """Return the tier of the heaviest pool that sells, and about what a replica costs there, by domain.
+        """Return, by domain, the tier of the heaviest pool that sells there and a lower bound of a replica's price.
 
-        It never costs less. Domains where it cannot be bought at all are left out.
+        Domains in which no option on sale holds the replica are left out.
         """
         asked = (group.requirement_sets[0], group.request, topology_key)
         if asked not in self._known:
@@ -106,7 +109,7 @@ class DomainCosts:
         ).items():
             if not requirement_sets & accepted or not _fits_any(request, sizes):
                 continue
-            # The resource of which a replica takes the most decides how many share a node.
+            # The resource of which a replica takes the largest part of a node limits how many share the node.
             shares = [
                 amount * rate for amount, rate in zip(request, rates, strict=True) if amount
             ]
@@ -145,20 +148,20 @@ def _fits_any(request: Vector, sizes: Iterable[Vector]) -> bool:
 
 
 def _rates(size: Vector, price: int) -> list[float]:
-    """Return what one of each resource costs if the node is paid for by it alone."""
+    """Return, for each resource, the node's price divided by the amount of that resource."""
     return [price / amount if amount else inf for amount in size]
 
 
-# Branches: each condition is a mixture of rules that cannot be assigned beforehand.
+# Branches: each condition names rules, or mixtures of them, that cannot be kept by assigning domains beforehand.
 def _assign_component(
     state: PartialPlan, component: Component, domains: DomainCosts
 ) -> list[DomainBatch] | None:
-    """Return the batches of a component with terms, or None when it must be inserted one by one."""
+    """Return the batches of a component with terms, or None if its replicas must be inserted one by one."""
     groups, classes = component.groups, component.classes
     if any(len(class_.levels) > 1 for class_ in classes) or component.terms & state.avoided:
         return None
     spreads: set[SpreadTerm] = set()
-    followed: dict[int, str] = {}  # topology keys of affinity, by term
+    followed: dict[int, str] = {}  # topology key by affinity term
     for class_ in classes:
         rules = class_.constraints[0]
         spreads.update(spread for spread in rules.spread if spread.topology_key != HOSTNAME)
@@ -177,13 +180,13 @@ def _assign_component(
     if spreads:
         return _even(state, groups, key, spreads, domains)
     (term,) = followed
-    if _lead_themselves(classes, term):
+    if _are_affine_to_themselves(classes, term):
         return _one_domain(state, groups, key, term, domains)
     return None
 
 
 def _hosts_are_simple(classes: Sequence[EquivalenceClass]) -> bool:
-    """Whether anti-affinity is about hosts, and only of classes against themselves (carriers and matches are one)."""
+    """Whether each anti-affinity term is over hosts, and the classes that carry it are those that it selects."""
     mask = 0
     for class_ in classes:
         for near in class_.constraints[0].anti:
@@ -198,9 +201,9 @@ def _hosts_are_simple(classes: Sequence[EquivalenceClass]) -> bool:
 def _are_counted_alike(
     classes: Iterable[EquivalenceClass], spreads: Set[SpreadTerm]
 ) -> bool:
-    """Whether one spread at most counts each class, and that on every node that may be chosen for it.
+    """Whether at most one spread term counts each class, and counts it on each node that may be chosen for it.
 
-    Those that honour affinity or taints count only on nodes that their carriers accept.
+    A spread that honours node affinity or taints counts replicas only on nodes that its carriers accept.
     """
     mask = mask_of(spread.term for spread in spreads)
     for class_ in classes:
@@ -218,7 +221,7 @@ def _counts_everywhere(spread: SpreadTerm, class_: EquivalenceClass) -> bool:
     )
 
 
-def _lead_themselves(classes: Iterable[EquivalenceClass], term: int) -> bool:
+def _are_affine_to_themselves(classes: Iterable[EquivalenceClass], term: int) -> bool:
     """Whether each class carries the affinity term and matches it."""
     for class_ in classes:
         carries = any(near.term == term for near in class_.constraints[0].affinity)
@@ -230,7 +233,7 @@ def _lead_themselves(classes: Iterable[EquivalenceClass], term: int) -> bool:
 def _one_domain(
     state: PartialPlan, groups: Sequence[Group], key: str, term: int, domains: DomainCosts
 ) -> list[DomainBatch] | None:
-    """Put the whole component into one domain: where it is already, else the cheapest, else the least loaded."""
+    """Assign the component to one domain: where its replicas run, else the cheapest, of equals the least loaded."""
     wanted = [(group.relaxed[0], state.remaining[group.index]) for group in groups]
     offers = [domains.of(group, key) for group in groups]
     loads, free = domains.loads[key], domains.free(key)
@@ -243,7 +246,7 @@ def _one_domain(
             costs[domain] = cost
     if not costs:
         return None
-    # What costs nothing goes before pools of more weight: that only orders what is bought.
+    # A domain where nothing must be bought comes first, as a pool's weight only orders what is bought.
     chosen = min(
         costs,
         key=lambda domain: (costs[domain][1] > 0, costs[domain], loads[domain], domain),
@@ -261,7 +264,7 @@ def _possible(
     offers: Iterable[Mapping[str, _Price]],
     free: FreeRoom,
 ) -> set[str]:
-    """Return the domains where replicas of the affinity are already; if there are none, all with offers or room."""
+    """Return the domains where replicas that the term selects run; if there are none, all with offers or free room."""
     matched = state.ledger.by_term[term].matched
     populated = {domain for domain, count in matched.items() if count > 0}
     if populated:
@@ -278,9 +281,9 @@ def _cost_in(
     offers: Sequence[Mapping[str, _Price]],
     room: FreeRoom,
 ) -> _Price | None:
-    """Return the heaviest tier and the price of all that must be bought in a domain; None if some is not sold there.
+    """Return the highest tier and the price of the replicas that must be bought in a domain.
 
-    Uses up ``room``.
+    It is None if some of them are not sold there. The replicas that need not be bought use up ``room``.
     """
     heaviest_tier = total = 0
     for (relaxed, count), offered in zip(wanted, offers, strict=True):
@@ -296,11 +299,11 @@ def _cost_in(
 
 
 def _weight(group: Group) -> float:
-    """How much a replica loads a domain: vCPU, with 2 GiB as much as one."""
+    """Return how much a replica loads a domain: its vCPUs, and one for each 2 GiB of memory."""
     return group.request[0] / 1000 + group.request[1] / 2**31
 
 
-# Branches: one loop over groups, with what ends it in lines of its own.
+# Branches: one loop over groups, which ends without time, without room, or when all are dealt.
 def _even(
     state: PartialPlan,
     groups: Sequence[Group],
@@ -308,10 +311,10 @@ def _even(
     spreads: Set[SpreadTerm],
     domains: DomainCosts,
 ) -> list[DomainBatch] | None:
-    """Deal every replica that some spread counts to the emptiest domain; None when a constraint would not hold.
+    """Deal each replica that a spread counts to the emptiest domain; None if some constraint would not hold.
 
-    Those go first that can be bought in the fewest domains. Within what the spread allows, room that costs nothing more
-    draws replicas from where they would be paid for.
+    Groups that can be bought in the fewest domains come first. As far as the spread allows, replicas that would be paid
+    for move to domains with room that costs nothing more.
     """
     universe = sorted(set[str]().union(*(spread.domains for spread in spreads)))
     counts = {spread.term: _counted_now(state, spread.term, universe) for spread in spreads}
@@ -340,13 +343,13 @@ def _even(
         if dealt is None:
             return None
         batches.extend(dealt)
-    # Every constraint must hold in every domain, so carriers that do not count themselves may land anywhere.
+    # All constraints must hold in all domains, as carriers that their own constraint does not count may be in any.
     is_even = not any(_is_broken(spread, counts[spread.term]) for spread in spreads)
     return batches if is_even else None
 
 
 def _counted_now(state: PartialPlan, term: int, universe: Iterable[str]) -> dict[str, int]:
-    """Return how many replicas a term counts by domain, domains without any included."""
+    """Return how many replicas a term counts in each domain, including domains without any."""
     return {**dict.fromkeys(universe, 0), **state.ledger.by_term[term].matched}
 
 
@@ -359,7 +362,7 @@ def _dealt(
     spreads: Collection[SpreadTerm],
     domains: DomainCosts,
 ) -> list[DomainBatch] | None:
-    """Deal a group's replicas to domains and count them there; None if some would be bought where none are sold."""
+    """Deal a group's replicas to domains and count them; None if some must be bought in a domain that sells none."""
     relaxed = group.relaxed[0]
     offered, loads, free = domains.of(group, key), domains.loads[key], domains.free(key)
     rooms = free.by_domain(relaxed, remaining)
@@ -388,14 +391,14 @@ def _is_broken(spread: SpreadTerm, counts: dict[str, int]) -> bool:
 def _water_filled(
     counts: dict[str, int], order: Mapping[str, object], amount: int
 ) -> dict[str, int]:
-    """Pour ``amount`` into the emptiest domains first, as water finds its level, equals in order; adds to ``counts``.
+    """Raise the counts of the emptiest domains to one level by ``amount`` replicas in all, and return those by domain.
 
-    Return how many go where.
+    ``order`` has the domains to choose from, with the sort key of equally empty ones. ``counts`` are raised too.
     """
     ordered = sorted(order, key=lambda name: (counts[name], order[name], name))
     width = len(ordered)
     total = amount + sum([counts[name] for name in ordered])
-    # the water does not rise above the fullest
+    # Leave out domains that are fuller than the level to which the replicas raise the others.
     while width > 1 and counts[ordered[width - 1]] * width >= total:
         width -= 1
         total -= counts[ordered[width]]
@@ -416,7 +419,7 @@ def _draw(
     counts: dict[str, int],
     spreads: Collection[SpreadTerm],
 ) -> None:
-    """Move replicas from domains where some are paid for to domains with room for them, while the spreads hold."""
+    """Move replicas from domains where they would be paid for to domains with free room, while the spreads hold."""
     while rooms:
         paying = [name for name, count in placed.items() if count > rooms[name]]
         empty = [name for name in order if rooms[name] > placed.get(name, 0)]

@@ -1,7 +1,7 @@
-"""Room that costs nothing more: on nodes that are there or being bought, and on free reserved units.
+"""How many replicas each domain holds at no further cost: on existing nodes, planned nodes and free reserved units.
 
-Where replicas are assigned to domains before they are packed, this says how many a domain holds. It is used up first
-fit, so it may hold a few less than packing finds room for.
+Replicas are assigned to domains by it before they are packed. Room is used up first fit, so a domain may seem to hold a
+few replicas less than packing will place there.
 """
 
 from collections import Counter, defaultdict
@@ -18,7 +18,7 @@ from reservoir.core.solver.solution.partial_plan import PartialPlan
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Vacancy:
-    """``count`` equal nodes with ``free`` resources each. ``bin_``: the node, None for reserved units."""
+    """``count`` equal nodes, each with ``free`` resources. ``bin_`` is their bin; None for free reserved units."""
 
     requirement_sets: int
     labels: Mapping[str, str]
@@ -27,7 +27,7 @@ class _Vacancy:
     bin_: Bin | None = None
 
     def used(self, nodes: int, request: Vector, copies: int) -> "_Vacancy":
-        """Return so many of the nodes with replicas on each."""
+        """Return ``nodes`` of the nodes after ``copies`` replicas have been put on each."""
         free = [
             left - asked * copies for left, asked in zip(self.free, request, strict=True)
         ]
@@ -35,7 +35,7 @@ class _Vacancy:
 
 
 class FreeRoom:
-    """By domain of a topology key the vacancies in which something still fits; they are used up one after the other."""
+    """The vacancies of each domain of a topology key; they are used up one after the other."""
 
     def __init__(
         self, state: PartialPlan, vacancies: Mapping[str, Sequence[_Vacancy]]
@@ -45,7 +45,7 @@ class FreeRoom:
 
     @classmethod
     def of(cls, state: PartialPlan, key: str) -> "FreeRoom":
-        """Return all room that replicas with rules may use, by the domains of this key."""
+        """Return the room in the domains of this key that any replica left, of a group with terms, could fit into."""
         requests: list[Vector] = []
         for group in state.groups:
             if state.remaining[group.index] and group.equivalence_class.terms:
@@ -63,11 +63,11 @@ class FreeRoom:
         return cls(state, found)
 
     def within(self, domain: str) -> "FreeRoom":
-        """Return a copy of what a domain has."""
+        """Return a copy that has only this domain."""
         return FreeRoom(self._state, {domain: self._vacancies.get(domain, ())})
 
     def by_domain(self, relaxed: RelaxedGroup, wanted: int) -> Counter[str]:
-        """Return for how many replicas each domain has room; counting stops at ``wanted``."""
+        """Return how many replicas each domain has room for; counting stops once it has reached ``wanted``."""
         found = Counter[str]()
         if not self._vacancies:
             return found
@@ -81,7 +81,7 @@ class FreeRoom:
         return found
 
     def take(self, relaxed: RelaxedGroup, domain: str, wanted: int) -> int:
-        """Use a domain's room for up to ``wanted`` replicas; return for how many there was room."""
+        """Use a domain's room for up to ``wanted`` replicas; return how many found room."""
         if not self._vacancies.get(domain):
             return 0
         left = wanted
@@ -108,7 +108,7 @@ class FreeRoom:
         return wanted - left
 
     def _room(self, relaxed: RelaxedGroup) -> Callable[[_Vacancy], int]:
-        """Return what tells how many replicas one node of a vacancy takes."""
+        """Return a function that says how many replicas one node of a vacancy takes."""
         admission = self._state.admission
         request = relaxed.group.request
         accepted = relaxed.requirement_sets
@@ -133,7 +133,7 @@ class FreeRoom:
 
 
 def _on_units(state: PartialPlan) -> Iterable[_Vacancy]:
-    """Return the free units of each reservation once, for whom any pool would launch into them."""
+    """Return the free units of each reservation as one vacancy, which meets what any pool's nodes on them meet."""
     units: dict[str, _Vacancy] = {}
     for option in state.catalogue.options:
         if option.reservation is not None and (count := state.residual.nodes_left(option)):

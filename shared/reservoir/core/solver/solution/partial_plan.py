@@ -1,4 +1,7 @@
-"""What has been decided so far: nodes with what is on them, free units, remaining limits. Every step can be undone."""
+"""What has been decided so far: nodes with their contents, the units and limits left, and the replicas left.
+
+Each step can be undone, in reverse order, by a journal of the opposite steps.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager
@@ -18,7 +21,7 @@ from reservoir.core.solver.solution.residual_capacity import ResidualCapacity
 
 
 class PartialPlan:
-    """Bins, reservation units, limits and topology counters of one solve."""
+    """The bins, the capacity left, the replicas left by group, and the topology counts of one solve."""
 
     def __init__(self, problem: SchedulingProblem, facts: NodeFacts) -> None:
         self.catalogue = problem.catalogue
@@ -27,19 +30,20 @@ class PartialPlan:
         self.remaining: list[int] = [group.count for group in self.groups]
         self.ledger = DomainLedger(self.terms)
         self.admission = NodeAdmission(self.groups, self.ledger)
-        self.avoided = 0  # a mask of the terms that running replicas keep away from
+        # the mask of the terms that running replicas have anti-affinity to
+        self.avoided = 0
         self.bins: list[Bin] = []
         self.residual = ResidualCapacity.of(self.catalogue)
-        # whether a program may find a better packing than counting did
+        # whether a linear or integer program could make some packing of the plan cheaper
         self.is_improvable = False
-        # groups for which the deadline left no time to look everywhere
+        # indices of groups for which the deadline left no time to try every place
         self.unlooked: set[int] = set()
         self._is_finishing = False
         self._journal: list[Callable[[], object]] = []
         self._uids = numbers()
         self.price_caps = PriceCaps(self.groups, self.bins, facts)
         for node in facts.ordered:
-            # then its replicas are demand again (R-34); they hold no domain
+            # The replicas of a node that is being deleted are demand again (R-34), and count in no domain.
             if not node.deleting:
                 self._add_node(node, facts)
 
@@ -62,7 +66,7 @@ class PartialPlan:
             self.bins.append(bin_)
 
     def mark(self) -> int:
-        """Remember the present state; give the mark to :meth:`undo` to return to it."""
+        """Return a mark of the present state, for :meth:`undo`."""
         return len(self._journal)
 
     def undo(self, mark: int) -> None:
@@ -71,7 +75,7 @@ class PartialPlan:
             self._journal.pop()()
 
     def commit(self) -> None:
-        """Forget how to undo what was decided so far."""
+        """Make the steps so far final: they can no longer be undone."""
         self._journal.clear()
 
     def open_bin(self, option: LaunchOption, count: int) -> Bin:
@@ -90,7 +94,7 @@ class PartialPlan:
         return opened
 
     def close_bin(self, bin_: Bin) -> None:
-        """Do without an empty planned bin."""
+        """Remove a planned bin, which must be empty, and give back its units and limits."""
         self._journal.append(partial(self._put_in, self._take_out(bin_), bin_))
 
     def _put_in(self, position: int, bin_: Bin) -> None:
@@ -99,7 +103,7 @@ class PartialPlan:
         self.residual.take(bin_.option, bin_.count)
 
     def _take_out(self, bin_: Bin) -> int:
-        """Return where the bin was."""
+        """Remove the bin and return the position that it had."""
         assert bin_.option is not None
         position = self.bins.index(bin_)
         del self.bins[position]
@@ -107,7 +111,7 @@ class PartialPlan:
         return position
 
     def change_option(self, bin_: Bin, option: LaunchOption) -> None:
-        """Launch the bin's nodes as another option of the same pool, in the same counted domains."""
+        """Launch the bin's nodes as another option, which must be of the same pool and the same counted domains."""
         before = bin_.option
         assert before is not None
         self._become(bin_, before, option)
@@ -149,7 +153,10 @@ class PartialPlan:
     def empty(
         self, bin_: Bin, groups: Set[int] | None = None
     ) -> list[tuple[RelaxedGroup, int]]:
-        """Take the groups (by index; everybody if none are given) off the bin; return who and how many a node."""
+        """Take the replicas of these groups (indices; None for all) off the bin.
+
+        Return each group at the level it had there, with the number of its replicas on one node.
+        """
         found = [
             (self.groups[index].relaxed[bin_.levels[index]], per_node)
             for index, per_node in bin_.contents.items()
@@ -178,7 +185,7 @@ class PartialPlan:
 
     @contextmanager
     def finishing(self) -> Iterator[None]:
-        """Carry what was found within the time to its end, however late it is."""
+        """Ignore the deadline meanwhile, so that a decision found in time is completed, however late it is."""
         self._is_finishing = True
         try:
             yield
@@ -186,23 +193,26 @@ class PartialPlan:
             self._is_finishing = False
 
     def is_out_of_time(self, *groups: Group) -> bool:
-        """Whether the deadline has passed; if so, remember that these groups were not looked at to the end."""
+        """Whether the deadline has passed; if so, record that not every place was tried for these groups."""
         if self._is_finishing or not self.catalogue.policy.expired():
             return False
         self.unlooked.update(group.index for group in groups if self.remaining[group.index])
         return True
 
     def pinned_labels(self, levels: Mapping[int, int]) -> tuple[str, ...]:
-        """Return those that must not change under groups (by index, at their levels): some rule counted on them."""
+        """Return the labels whose values must not change on a node with these groups (levels by group index).
+
+        A rule has counted the groups' replicas in the domains of these labels.
+        """
         each = [
             self.groups[index].equivalence_class.pinned_labels[level]
             for index, level in levels.items()
         ]
-        # hosts are counted on the node itself
+        # Rules over hosts count on the node itself, which stays the same.
         return tuple(sorted(set[str]().union(*each) - {HOSTNAME}))
 
     def cost(self) -> int:
-        """Return what the planned nodes cost an hour with their overhead, in atto-USD."""
+        """Return the cost of the planned nodes with their overhead, in atto-USD an hour."""
         overhead = self.catalogue.policy.overhead_atto_usd
         return sum(
             (bin_.option.price + overhead) * bin_.count

@@ -1,4 +1,7 @@
-"""What may still be spent on nodes for a workload, by its own price cap and its team's budget: atto-USD an hour."""
+"""How much may still be spent on nodes of a workload, in atto-USD an hour, by its price cap and its team's budget.
+
+It is the cap or budget minus the cost of the nodes that run or are planned for the workload.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,7 +12,7 @@ from reservoir.core.solver.solution.bins import Bin
 
 
 class PriceCaps:
-    """Counts the nodes under a workload's running replicas, and its ``bins`` as they are when it is asked."""
+    """Sums the cost of nodes with replicas of a workload: those that run, and the ``bins`` at the time of the call."""
 
     def __init__(
         self, groups: Sequence[Group], bins: Sequence[Bin], facts: NodeFacts
@@ -26,19 +29,20 @@ class PriceCaps:
         )
 
     def left(self, group: Group) -> int:
-        """Return what the workload may still spend, by its own cap and by its team's budget."""
+        """Return what the workload may still spend, the lower of what its own cap and its team's budget leave."""
         left = [self.team_budget_left(group)] if group.team_budget is not None else []
         return min([self._cap_left(group), *left] if group.index in self._caps else left)
 
     def team_budget_left(self, group: Group) -> int:
-        """Return what its team's budget leaves for what is bought; reserved units are not charged."""
+        """Return what the team's budget leaves for bought nodes; reserved units are not charged to it."""
         assert group.team_budget is not None
         return group.team_budget - self._planned_cost(group, bought_only=True)
 
     def margin(self, bin_: Bin) -> int | None:
         """Return how much more than planned each of the bin's nodes may cost; None without a cap.
 
-        All nodes that are bought for a workload share what its cap leaves: each may be launched as something dearer.
+        Each bought node may be launched as a dearer alternative, so all bought nodes of a workload share what its cap
+        leaves.
         """
         margins = []
         for index in bin_.contents.keys() & self._caps.keys():
@@ -55,7 +59,10 @@ class PriceCaps:
         return self._caps[group.index] * ATTO_USD_PER_MICRO_USD - spent
 
     def _planned_cost(self, group: Group, *, bought_only: bool) -> int:
-        """Return what nodes of the workload cost: quotas may have made several groups of it, which share its bounds."""
+        """Return the cost of the planned nodes with replicas of the workload.
+
+        Quotas may have divided the workload into several groups, which share its cap and budget.
+        """
         cost = 0
         for bin_ in self._bins_of(group):
             if bin_.option is None or (bought_only and bin_.option.reservation is not None):

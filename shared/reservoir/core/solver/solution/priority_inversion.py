@@ -1,4 +1,7 @@
-"""No replica holds a reserved unit that one of a higher priority, which waits or is paid for, could use instead."""
+"""Finds priority inversions: a replica holds a reserved unit that one of higher priority could use instead.
+
+The replica of higher priority waits, or runs on a node that is paid for.
+"""
 
 from collections.abc import Set
 from itertools import product
@@ -8,12 +11,13 @@ from reservoir.core.solver.solution.bins import Bin, total_load
 from reservoir.core.solver.solution.partial_plan import PartialPlan
 
 
-# Branches: who has something, who would have more, and each of these beside each of those.
+# Branches: which bins take units, which groups have none, and whether one of those groups could use one of those units.
 def has_inversion(state: PartialPlan, moved: Set[int] = frozenset()) -> bool:
-    """Whether there is such a unit.
+    """Whether the state has a priority inversion.
 
-    Who is tied to others does not count as kept off, as room alone does not say that they may use it; but ``moved``
-    groups do: they may have had reserved units that others have now.
+    Groups whose replicas depend on other replicas do not count: that a unit has room for one does not mean that the
+    rules allow it there. Those in ``moved`` (group indices) count all the same, as they may have had reserved units
+    that other groups have now.
     """
     paid: set[int] = set()  # groups with replicas on nodes that are paid for
     reserved: list[Bin] = []
@@ -32,12 +36,12 @@ def has_inversion(state: PartialPlan, moved: Set[int] = frozenset()) -> bool:
 
 
 def _is_tied(group: Group) -> bool:
-    """Whether where one replica may be depends on where others are."""
+    """Whether the places of other replicas decide where a replica of the group may be."""
     return group.workload.gang is not None or bool(group.equivalence_class.terms)
 
 
 def _could_use(state: PartialPlan, bin_: Bin, group: Group) -> bool:
-    """Whether one more replica of the group had room on the node, were it not for less important ones."""
+    """Whether the node would have room for one more replica of the group without the replicas of lower priority."""
     assert bin_.option is not None
     kept = {
         index: count

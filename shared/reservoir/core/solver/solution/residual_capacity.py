@@ -1,6 +1,6 @@
-"""What may still be taken: free units of reservations, what pools' limits and spot pools' shares leave.
+"""How many more nodes a plan may have: by free reserved units, pools' limits and spot pools' shares.
 
-Copied freely for trials.
+The counters are small and are copied for each trial.
 """
 
 from collections import defaultdict
@@ -14,19 +14,23 @@ from reservoir.core.solver.problem.vectors import UNLIMITED
 
 
 class ResidualCapacity:
-    """Counters of units and limits, and once shares are settled, of the nodes that each spot pool may still have."""
+    """The units left by reservation, the amounts left of each pool's limits, and the nodes left of each spot pool.
+
+    Spot pools have no bound until :meth:`bound_spot` sets one.
+    """
 
     def __init__(
         self, units: Mapping[str, int], limits: Mapping[str, Mapping[str, int]]
     ) -> None:
         self.units = dict(units)
         self.limits = {pool: dict(left) for pool, left in limits.items()}
-        self.changes = 0  # so that whoever remembers an answer knows when it is old
+        # a caller that keeps an answer compares this number to see whether the answer is still true
+        self.changes = 0
         self._spot: defaultdict[OfferingKey, int] | None = None
 
     @classmethod
     def of(cls, catalogue: OptionCatalogue) -> "ResidualCapacity":
-        """Return what a snapshot leaves: free units, and limits minus the capacity of the pools' nodes (R-57)."""
+        """Return what a snapshot leaves: free units, and each pool's limits minus the capacity of its nodes (R-57)."""
         units: dict[str, int] = {}
         for option in catalogue.options:
             if option.reservation is not None:
@@ -55,14 +59,14 @@ class ResidualCapacity:
         return copied
 
     def bound_spot(self, most: int, nodes: Mapping[OfferingKey, int]) -> None:
-        """Let no spot pool have more than ``most`` nodes from now on; ``nodes`` is what each has."""
+        """Allow each spot pool at most ``most`` nodes from now on; ``nodes`` is the number that each has already."""
         self.changes += 1
         self._spot = defaultdict(
             lambda: most, {key: most - count for key, count in nodes.items()}
         )
 
     def spot_left(self, key: OfferingKey) -> int:
-        """Return how many more nodes the share of spot pools allows in this offering."""
+        """Return how many more nodes the spot pool's share allows in this offering."""
         if self._spot is None or key.capacity_type is not CapacityType.SPOT:
             return UNLIMITED
         return max(0, self._spot[key])

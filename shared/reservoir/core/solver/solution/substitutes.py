@@ -1,8 +1,8 @@
-"""What else a planned node could be: other options of its pool that hold the same, in price order.
+"""Substitutes of a planned node: other options of its pool that hold the same replicas, in order of price.
 
-CreateFleet may fall back to them, minValues counts the kinds of them (R-17, R-53), and no spot is bought that is dearer
-than one of them on demand (R-115). They stay in the domains that topology counted, and within the capacity that the
-pool's limits were charged for (R-58 charges the largest; this way the chosen one is the largest).
+CreateFleet may fall back to them; minValues counts how many different values they have of a label (R-17, R-53); and no
+spot node is bought that costs more than an on-demand substitute (R-115). A substitute has the same domains that
+topology counted, and takes no more of the pool's limits: R-58 charges the largest option, which is so the chosen one.
 """
 
 from bisect import bisect_left
@@ -28,7 +28,7 @@ _Others = tuple[LaunchOption, ...]
 
 
 class Substitutes:
-    """Finds them among the options of a solve, which are sorted once."""
+    """Finds substitutes among the options of a solve, which are sorted once."""
 
     def __init__(self, catalogue: OptionCatalogue) -> None:
         self._catalogue = catalogue
@@ -39,16 +39,19 @@ class Substitutes:
         self._known: dict[object, _Others] = {}
         self._offered: dict[object, tuple[OfferingKey, ...]] = {}
 
-    # -- minValues: how many distinct values of a label the types of a node must leave to choose from
+    # -- minValues: how many distinct values of a label the options that a node may be launched as must have
 
     def concerns(self, entry: Entry) -> bool:
-        """Whether the entry's pool insists on a choice of instance types."""
+        """Whether the entry's pool has minValues that must be met."""
         return self._is_strict and bool(self._wanted[entry.index])
 
     def allowed(
         self, state: PartialPlan, bin_: Bin, relaxed: RelaxedGroup, room: int
     ) -> int:
-        """Return how many of ``room`` replicas leave the bin enough instance types to choose from."""
+        """Return how many of ``room`` replicas can join each node so that its minValues can still be met.
+
+        The number is halved until they can, so it may be smaller than the largest that is possible.
+        """
         option, group = bin_.option, relaxed.group
         if option is None or not room or not self.concerns(option.entry):
             return room
@@ -71,10 +74,10 @@ class Substitutes:
         load: Sequence[int],
         levels: Mapping[int, int],
     ) -> bool:
-        """Whether the types that hold ``load`` for these groups (by relaxation level) have enough distinct values.
+        """Whether the options that hold ``load`` meet the pool's minValues; ``levels`` are by group index.
 
-        That is over what the node could be launched as: itself and its alternatives, which are none cheaper (R-28). A
-        reserved node has no alternatives; it counts every type of the pool that could hold its replicas.
+        These are the options that the node could be launched as: its own and its alternatives, none of which is cheaper
+        (R-28). A reserved node has no alternatives, so every option of the pool counts that could hold its replicas.
         """
         if not self.concerns(option.entry):
             return True
@@ -89,22 +92,23 @@ class Substitutes:
                 return False
         return True
 
-    # -- what EC2 may choose
+    # -- alternatives, of which EC2 may choose one
 
-    # Branches: two ceilings of the price, either of which may be missing.
+    # Branches: two upper bounds of the price, either of which may be missing.
     def alternatives(self, state: PartialPlan, bin_: Bin) -> tuple[OfferingKey, ...]:
-        """Return offerings on the same market that could replace the bin's, none cheaper.
+        """Return the offerings on the same market that could replace the bin's; none is cheaper.
 
-        Those of spot are none dearer either than the cheapest on-demand offering that could, which ends the list: EC2
-        must not choose a spot pool that costs more. Nor what a workload's price cap would not pay for. Who asks for
-        variety (minValues) is bound by neither.
+        EC2 may choose any of them, so a spot offering is left out if it costs more than the cheapest on-demand offering
+        that could replace the bin's; that offering ends the list. Offerings that cost more than a workload's price cap
+        leaves are left out too. A pool with minValues has neither bound.
         """
         option = bin_.option
         assert option is not None
         if option.reservation is not None:
             return ()
         market = option.place.capacity_type
-        # Whatever is as large as the option holds any content of it, so those are found once for all contents.
+        # Options at least as large as this one hold any contents of it, so they are found once for all contents.
+        # Smaller ones are looked for only if these are too few.
         found = self._first(
             self._most, state, option, option.allocatable, bin_.levels, market
         )
@@ -117,7 +121,7 @@ class Substitutes:
         )
         margin = None if self._wanted[option.entry.index] else state.price_caps.margin(bin_)
         most = None if margin is None else option.price + margin
-        # Nodes that may be the same have the same tuple, by which others tell that at once.
+        # Bins with equal alternatives get the same tuple object, which other code compares by identity.
         about: object = (id(found), None if ceiling is None else ceiling.index, most)
         if (known := self._offered.get(about)) is None:
             offered = list(found)
@@ -131,7 +135,7 @@ class Substitutes:
         return known
 
     def cheapest_on_demand(self, state: PartialPlan, bin_: Bin) -> LaunchOption | None:
-        """Return the on-demand option whose price bounds that of spot; None for who asks for variety."""
+        """Return the on-demand substitute whose price bounds that of spot; None for a pool with minValues."""
         option = bin_.option
         if option is None or self._wanted[option.entry.index]:
             return None
@@ -144,7 +148,7 @@ class Substitutes:
     def _load(state: PartialPlan, bin_: Bin) -> Vector:
         return tuple(total_load(state.groups, bin_.contents, len(bin_.free)))
 
-    # -- the question
+    # -- the search for substitutes
 
     def _first(
         self,
@@ -155,9 +159,10 @@ class Substitutes:
         levels: Mapping[int, int],
         market: CapacityType | None,
     ) -> _Others:
-        """Return the first others of the option's pool that hold the load for these groups at their levels.
+        """Return up to ``most`` other options of the pool that hold the load for these groups (levels by index).
 
-        On its own market none is cheaper. No ``market``: on any, wherever, and with any part of the limits.
+        On the option's own market none is cheaper. If ``market`` is None, options of any market, of any domain and with
+        any use of the limits are returned.
         """
         kept = () if market is None else state.pinned_labels(levels)
         requirement_sets = tuple(
@@ -181,7 +186,7 @@ class Substitutes:
     def _beside(
         self, option: LaunchOption, kept: Sequence[str], market: CapacityType | None
     ) -> "_Sold":
-        """Return what the option's pool has on the market with the same values of these labels."""
+        """Return the options of the same pool on the market that have the same values of these labels."""
         values = [option.label(key) for key in kept]
         key = (option.entry.index, kept, market, *values)
         if (known := self._by_domains.get(key)) is None:
@@ -199,7 +204,7 @@ class Substitutes:
 
 
 class _Sold:
-    """Options from cheap to dear, and who of them meets the same."""
+    """Options, the cheapest first, with masks of those that meet the same requirement sets."""
 
     def __init__(self, options: Sequence[LaunchOption]) -> None:
         self.options = options
@@ -211,7 +216,11 @@ class _Sold:
     def holding(
         self, load: Vector, requirement_sets: Iterable[int], least_price: int
     ) -> Iterator[LaunchOption]:
-        """Yield those that have room for a load, meet one of each of the requirement sets and are none cheaper."""
+        """Yield the options that hold the load, cost at least ``least_price``, and suit each group.
+
+        An option suits a group if it meets one of the group's requirement sets; ``requirement_sets`` has a mask for
+        each.
+        """
         mask = self._sizes.holding(load) & -1 << bisect_left(
             self.options, least_price, key=_price
         )
@@ -223,7 +232,7 @@ class _Sold:
 
 
 def _takes_no_more(option: LaunchOption, other: LaunchOption) -> bool:
-    """Whether the other takes no more than the option of any resource that their pool limits."""
+    """Whether the other option takes no more of any resource that the pool limits."""
     taken, allowed = other.instance_type.capacity, option.instance_type.capacity
     return all(
         taken[name] <= allowed[name]

@@ -1,4 +1,7 @@
-"""The state as a plan: replicas of groups become replicas of workloads, equal nodes become one entry."""
+"""Turns the finished state of a solve into a plan.
+
+Replicas of a group become replicas of its workloads, the oldest workload first. Equal nodes become one entry.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, starmap
@@ -18,7 +21,8 @@ from reservoir.core.solver.solution.bins import Bin
 from reservoir.core.solver.solution.partial_plan import PartialPlan
 from reservoir.core.solver.solution.substitutes import Substitutes
 
-_Members = Sequence[Supply[str]]  # of groups, by their workloads' keys, oldest first
+# For each group, the replicas not yet in the plan of each of its workloads, by key, the oldest first.
+_Members = Sequence[Supply[str]]
 _by_key = attrgetter("workload_key")
 
 
@@ -27,7 +31,7 @@ def to_plan(
     substitutes: Substitutes,
     explain: Callable[[Group, str, int], UnplacedReplicas],
 ) -> Plan:
-    """Write the plan; ``explain`` says why so many replicas of a workload (group, key, count) have no place."""
+    """Return the plan; ``explain`` gets (group, workload key, count) and says why these replicas have no place."""
     members: list[Supply[str]] = []
     for group in state.groups:
         last_first = [(key, count) for key, count, _ in reversed(group.members)]
@@ -85,7 +89,7 @@ def _launches(
 def _placements(
     bin_: Bin, members: _Members
 ) -> Iterator[tuple[int, tuple[PlacedReplicas, ...]]]:
-    """Yield (number of equal nodes, what is on each)."""
+    """Yield (number of equal nodes, the replicas on each of them)."""
     supplies = [(members[index], count) for index, count in bin_.contents.items()]
     for nodes, found in distributed(supplies, bin_.count):
         placed = starmap(PlacedReplicas, chain.from_iterable(found))
