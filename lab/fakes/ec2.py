@@ -44,7 +44,7 @@ class FakeEc2:
         self, clock: Clock, *, lag_s: int = 0, token_lifetime_s: int = 3600
     ) -> None:
         self._clock = clock
-        self._lag = timedelta(seconds=lag_s)
+        self.lag = timedelta(seconds=lag_s)
         self._token_lifetime = timedelta(seconds=token_lifetime_s)
         self._tokens: dict[str, tuple[LaunchRequest, LaunchOutcome, datetime]] = {}
         self._launched: dict[str, _Launched] = {}
@@ -194,7 +194,7 @@ class FakeEc2:
             subnet_id=override.subnet_id,
             launch_template_id=self._template_of(request, override).id,
         )
-        self._launched[instance_id] = _Launched(instance, now + self._lag)
+        self._launched[instance_id] = _Launched(instance, now + self.lag)
         if request.reclaim_group_arn is not None:
             self.launched_at[instance_id] = request.reclaim_group_arn
         return LaunchedInstance(

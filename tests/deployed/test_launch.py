@@ -18,6 +18,7 @@ from lab.fakes.manifests import workload_manifest
 from lab.story.policies import one_type_pool, write_manifests
 from lab.story.world import World
 from reservoir import names
+from reservoir.adapters.aws_errors import SERVICE_TROUBLE_CODES
 from reservoir.names import DEPLOYMENT, Function
 
 pytestmark = pytest.mark.embedded
@@ -25,6 +26,14 @@ pytestmark = pytest.mark.embedded
 SPOT, STEADY, BROKEN, FORBIDDEN = "c7i.2xlarge", "m7i.2xlarge", "r6i.2xlarge", "m6i.2xlarge"
 STRICT: Final = "r7i.2xlarge"
 TROUBLED: Final = "c6i.2xlarge"
+# a type for each code by which EC2 fails to answer a whole call, and one for silence that hides a launch
+SILENT: Final = dict(
+    zip(
+        [*sorted(SERVICE_TROUBLE_CODES), "late"],
+        ("c5", "m5", "r5", "c5a", "m5a", "r5a", "c5d", "m5d"),
+        strict=True,
+    )
+)
 MIXED: Final = ("c6a.2xlarge", "m6a.2xlarge", "r6a.2xlarge")
 OTHER_ROLE: Final = "somebody-elses-role"
 _TRUST: Final = {
@@ -37,7 +46,7 @@ ZONE: Final = "us-east-1a"
 
 @pytest.fixture(scope="module", autouse=True)
 def policy(world: World, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Seven pools, one of which names a role that Reservoir may not hand to instances; reserved units of three."""
+    """A pool for each story, one of which names a role that is not for instances; reserved units of three."""
     iam = world.aws.client("iam")
     iam.create_role(
         RoleName=OTHER_ROLE,
@@ -60,6 +69,8 @@ def policy(world: World, tmp_path_factory: pytest.TempPathFactory) -> None:
             "forbidden", FORBIDDEN, ["on-demand"], role=None, instanceProfile=OTHER_ROLE
         ),
     ]
+    for code, family in SILENT.items():
+        manifests += one_type_pool(code.lower(), f"{family}.2xlarge", ["spot", "on-demand"])
     mixed = one_type_pool("mixed", MIXED[0], ["reserved", "spot", "on-demand"])
     mixed[1]["spec"]["template"]["spec"]["requirements"][1]["values"] = list(MIXED)
     manifests += mixed
@@ -291,6 +302,43 @@ def test_an_answer_that_is_lost_launches_one_set_of_instances(world: World) -> N
     nodes = runs(world, key, 3)
     assert len({node["instanceId"] for node in nodes}) == 3
     assert_one_instance_a_claim(world)
+
+
+@pytest.mark.parametrize("code", sorted(SERVICE_TROUBLE_CODES))
+def test_a_whole_call_without_an_answer_leads_to_the_next_market_within_two_minutes(
+    world: World, code: str
+) -> None:
+    world.aws.ec2("fail_calls", operation="CreateFleet", code=code, status=503, count=2)
+    before = {instance.id for instance in world.look().live()}
+    started_at = world.aws.clock.now()
+    key = submit(world, code.lower(), code.lower())
+    (node,) = runs(world, key)
+    assert node["capacityType"] == "on-demand"
+    assert world.aws.clock.now() - started_at <= timedelta(minutes=2)
+    assert f"gave no answer ({code})" in failure(world, key)["detail"]["message"]
+    assert {it.id for it in world.seen.live()} - before == {node["instanceId"]}
+
+
+def test_a_launch_that_ec2_neither_answers_nor_shows_for_long_is_ended_and_replaced(
+    world: World,
+) -> None:
+    before = {instance.id for instance in world.look().live()}
+    world.aws.ec2("configure", describe_lag_s=150)
+    world.aws.ec2("lose_response", operation="CreateFleet", count=2)
+    started_at = world.aws.clock.now()
+    key = submit(world, "late", "late")
+    world.until("it is launched", lambda seen: bool(nodes_of(seen, key)))
+    (node,) = nodes_of(world.seen, key)
+    assert node["capacityType"] == "on-demand"
+    assert world.aws.clock.now() - started_at <= timedelta(minutes=2)
+    world.aws.ec2("configure", describe_lag_s=0)
+    assert len({it.id for it in world.look().live()} - before) == 2
+    world.until(
+        "the hidden one is ended",
+        lambda seen: {it.id for it in seen.live()} - before == {node["instanceId"]},
+    )
+    assert world.aws.clock.now() - started_at <= timedelta(minutes=16)
+    withdraw(world, key)
 
 
 def test_a_function_that_dies_after_the_call_finds_its_instances_again(

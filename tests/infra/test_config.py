@@ -11,9 +11,11 @@ from infra.config import FUNCTIONS
 from infra.naming import DEPLOYMENT_CONTEXT
 from lab.embedded.reservoir import LEAVE_ASSETS
 from reservoir import names
+from reservoir.adapters.clients import ONE_LONG_WAIT
 from reservoir.deployment.settings import DeploymentSettings
 from reservoir.manifests.parsing.problems import ManifestError
 from reservoir.names import DEFAULT_STACK, Function
+from reservoir.usecases.launching.launch import CALLS_END_AFTER
 from tests.infra.reading import Resources, as_list, of_type, statements
 from tests.infra.synthesis import template_app
 
@@ -191,6 +193,13 @@ def test_cloudformation_waits_minutes_for_the_apply_function_and_not_an_hour(
     template = synthesise(tmp_path / "out", {"manifests": str(folder)})
     ((_, applied),) = of_type(template["Resources"], "Custom::ReservoirManifests").items()
     assert FUNCTIONS[Function.APPLY].timeout_s < int(applied["ServiceTimeout"]) <= 300
+
+
+def test_the_function_that_launches_has_ended_when_its_unanswered_calls_count_as_over() -> (
+    None
+):
+    assert FUNCTIONS[Function.LAUNCH].timeout_s < CALLS_END_AFTER.total_seconds()
+    assert FUNCTIONS[Function.LAUNCH].timeout_s > ONE_LONG_WAIT.read_timeout_s
 
 
 def test_lambda_takes_no_function_that_feeds_another_for_a_loop(tmp_path: Path) -> None:

@@ -99,6 +99,8 @@ LOST_ON_THE_WAY_BACK: Mapping[tuple[str, str], str] = {
         "refusal",
     ): "kept beside the facts until the next observation, which ends it anyway",
     ("CapacityReservation", "is_launchable"): "observed anew by the next discovery",
+    ("LaunchAttempt", "unanswered_at"): "the attempt is adopted after six minutes",
+    ("LaunchAttempt", "unanswered_code"): "told of a launch that is given up",
     (
         "LaunchRequest",
         "reclaim_group_arn",

@@ -14,16 +14,14 @@ import pytest
 from lab.fakes.stores.safety import MemoryTallies
 from lab.worlds.disrupt_world import DisruptWorld
 from lab.worlds.launch_world import World, on_demand, reserved
-from reservoir.core.launching.launch_outcome import LaunchErrorKind, LaunchOutcome
-from reservoir.core.launching.launch_request import LaunchRequest
-from reservoir.core.model.instance_type import CapacityType
+from reservoir.core.launching.launch_outcome import LaunchErrorKind
 from reservoir.core.model.node_claim import ClaimState, DrainReason, NodeClaim
 from reservoir.core.model.node_class import NodeClass
 from reservoir.core.model.policy import MinValuesPolicy, SchedulingPolicy
 from reservoir.core.model.workload import Gang
 from reservoir.core.safety.endings import EndingKind
 from reservoir.core.safety.tally import Tally
-from reservoir.ports.errors import RefusedError, UnknownOutcomeError
+from reservoir.ports.errors import RefusedError
 from reservoir.ports.policy import PolicyKind
 from reservoir.ports.state import ConflictError
 from reservoir.usecases.claims.claim_moves import save_claim
@@ -156,57 +154,6 @@ def test_a_launch_that_cannot_be_asked_for_is_sent_again_after_longer_and_longer
     )
     rests = world.state.offerings.list_unavailable(world.clock.now())
     assert set(rests) == {claim.offering, *claim.alternatives}
-
-
-class Unanswered:
-    """EC2, which answers no launch of one market; ``launches`` says whether it launches all the same."""
-
-    def __init__(
-        self, world: DisruptWorld, market: CapacityType, *, launches: bool
-    ) -> None:
-        self.ec2, self.market, self.launches = world.ec2, market, launches
-
-    def launch(self, request: LaunchRequest, client_token: str) -> LaunchOutcome:
-        is_meant = request.capacity_type is self.market
-        if is_meant and not self.launches:
-            raise UnknownOutcomeError("InternalError", "CreateFleet")
-        outcome = self.ec2.launch(request, client_token)
-        if is_meant:
-            raise UnknownOutcomeError("InternalError", "CreateFleet")
-        return outcome
-
-
-def launch_all(world: DisruptWorld, fleet: Unanswered) -> timedelta:
-    """Plan and launch until nothing is left to launch; return how long it took."""
-    began = world.clock.now()
-    world.provision().run()
-    for _ in range(30):
-        if not world.queue.launches:
-            world.provision().run()
-        if not world.queue.launches:
-            break
-        batch, delay_s = world.queue.launches.pop(0), world.queue.delays_s.pop(0)
-        world.clock.advance(seconds=delay_s)
-        replace(world.launch(), fleet=fleet).run(batch)
-    return world.clock.now() - began
-
-
-def test_what_ec2_does_not_answer_for_six_minutes_is_launched_elsewhere() -> None:
-    world = DisruptWorld("spot", "on-demand")
-    world.submit("train", 1, cpus=1)
-    silent = Unanswered(world, CapacityType.SPOT, launches=False)
-    assert launch_all(world, silent) < timedelta(minutes=7)
-    assert world.types() == ["m5.large on-demand"]
-    assert len(world.ec2.live()) == 1
-
-
-def test_what_ec2_launched_without_an_answer_is_adopted_and_not_launched_again() -> None:
-    world = DisruptWorld("spot", "on-demand")
-    world.submit("train", 1, cpus=1)
-    silent = Unanswered(world, CapacityType.SPOT, launches=True)
-    assert launch_all(world, silent) < timedelta(minutes=7)
-    assert world.types() == ["m5.large spot"]
-    assert len(world.ec2.live()) == 1
 
 
 def test_a_launch_that_never_gets_through_is_planned_more_and_more_seldom() -> None:

@@ -36,6 +36,15 @@ class MemoryLaunchAttempts:
             self.rows[attempt.batch_id] = attempt
         return self.rows[attempt.batch_id]
 
+    def leave_unanswered(
+        self, attempt: LaunchAttempt, code: str, now: datetime
+    ) -> LaunchAttempt:
+        stored = self.rows[attempt.batch_id]
+        if stored.number == attempt.number and stored.outcome is None:
+            left = replace(stored, unanswered_at=now, unanswered_code=code)
+            self.rows[attempt.batch_id] = left
+        return self.rows[attempt.batch_id]
+
     def resolve(self, attempt: LaunchAttempt, outcome: LaunchOutcome) -> LaunchAttempt:
         stored = self.rows[attempt.batch_id]
         if stored.number == attempt.number and stored.outcome is None:

@@ -27,6 +27,15 @@ class LaunchAttemptStore(Protocol):
         """
         ...
 
+    def leave_unanswered(
+        self, attempt: LaunchAttempt, code: str, now: datetime
+    ) -> LaunchAttempt:
+        """Record that EC2 gave no answer, unless the attempt has an outcome; return the attempt that is stored.
+
+        Raises UnreadableRowsError, and ConflictError when the attempt is gone.
+        """
+        ...
+
     def resolve(self, attempt: LaunchAttempt, outcome: LaunchOutcome) -> LaunchAttempt:
         """Record the outcome unless the attempt has one; return the attempt that is stored.
 

@@ -148,8 +148,13 @@ SCENARIOS = {
     "partial-gang": Scenario(_partial_gang, 0, undone=3),
     "gang-in-two-calls": Scenario(_gang_in_two_calls, 0, undone=2),
 }
-# How long until the message comes back: within the replay window, and long past it, with EC2's token forgotten.
-RETURNS_AFTER = {"replay": timedelta(seconds=30), "adopt": timedelta(minutes=7)}
+# How long until the message comes back: within the replay window, when what EC2 left unanswered is adopted, and long
+# past both, with EC2's token forgotten.
+RETURNS_AFTER = {
+    "replay": timedelta(seconds=30),
+    "unanswered": timedelta(seconds=96),
+    "adopt": timedelta(minutes=7),
+}
 
 
 def new_world() -> World:

@@ -84,13 +84,23 @@ class DynamoDbLaunchAttempts:
             attempt, INTENDED, expression, f"{expression.absent()} OR {follows}"
         )
 
+    def leave_unanswered(
+        self, attempt: LaunchAttempt, code: str, now: datetime
+    ) -> LaunchAttempt:
+        """Record that EC2 gave no answer, unless there is an outcome."""
+        left = replace(attempt, unanswered_at=now, unanswered_code=code)
+        return self._put_if_open(left, INTENDED)
+
     def resolve(self, attempt: LaunchAttempt, outcome: LaunchOutcome) -> LaunchAttempt:
         """Record the outcome unless there is one."""
+        return self._put_if_open(replace(attempt, outcome=outcome), RESOLVED)
+
+    def _put_if_open(self, attempt: LaunchAttempt, phase: int) -> LaunchAttempt:
         expression = Expression()
         condition = (
             f"{expression.at(NUMBER, attempt.number)} AND {expression.at(PHASE, INTENDED)}"
         )
-        return self._put(replace(attempt, outcome=outcome), RESOLVED, expression, condition)
+        return self._put(attempt, phase, expression, condition)
 
     def complete(self, attempt: LaunchAttempt) -> None:
         """Close the attempt; one that was closed before, by whomever, stays closed."""

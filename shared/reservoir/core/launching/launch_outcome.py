@@ -200,6 +200,9 @@ class LaunchAttempt:
     recorded_at: datetime
     outcome: LaunchOutcome | None = None
     completed: bool = False
+    # when EC2 was first seen to give no answer to the call, and with which code
+    unanswered_at: datetime | None = None
+    unanswered_code: str = ""
 
     @property
     def result(self) -> LaunchOutcome:

@@ -16,9 +16,14 @@ the only question is whether EC2 was called:
 * from ADOPTION_AGE on, nobody can still be about to call (a function lives shorter than the gap between the two), EC2
   shows everything that was launched, and how long it remembers a token no longer matters: what carries the batch's tag
   is adopted, and only what is missing is launched again, as the next attempt.
+
+Where EC2 was called and gave no answer, that is recorded, and all this happens sooner: something else is to serve
+within two minutes. Whoever reads the record asks only for UNANSWERED_REPLAY_WINDOW after the intent; whoever began
+before it was written has ended after CALLS_END_AFTER.
 """
 
 import hashlib
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
@@ -58,6 +63,7 @@ from reservoir.ports.errors import (
     RefusedError,
     ThrottledError,
     TransientError,
+    UnknownOutcomeError,
 )
 from reservoir.ports.launches import LaunchAttemptStore, LaunchPolicy, ShortageHistory
 from reservoir.ports.messaging import EventPublisher, LaunchBatch, WorkQueue
@@ -72,6 +78,9 @@ from reservoir.usecases.launching.launch_reader import LaunchReader, LaunchReadi
 # EC2 documents no lifetime of CreateFleet's tokens; minutes are far below what any idempotent AWS call remembers.
 REPLAY_WINDOW: Final = timedelta(minutes=4)
 ADOPTION_AGE: Final = timedelta(minutes=6)
+UNANSWERED_REPLAY_WINDOW: Final = timedelta(seconds=30)
+# A function lives a minute. EC2 shows in seconds what it has launched; what it shows later is ended as an orphan.
+CALLS_END_AFTER: Final = timedelta(seconds=65)
 # Attempts in one run that launch nothing; after them the batch comes back by itself.
 ATTEMPTS_PER_RUN: Final = 3
 FIRST_RETRY_DELAY_S: Final = 15
@@ -80,8 +89,6 @@ LONGEST_RETRY_DELAY_S: Final = 150
 # Where EC2 throttles, the call had no effect: it may be repeated as soon as the account's bucket has filled a little.
 FIRST_THROTTLED_DELAY_S: Final = 3
 LONGEST_THROTTLED_DELAY_S: Final = 60
-# How often a batch has been sent again at least that EC2 goes on not answering: not one whose function died.
-UNANSWERED_RETRIES: Final = 3
 # A claim that could not be launched for this long gives its replicas and its unit back (R-140: 5 minutes upstream; ours
 # spans one adoption and a new attempt).
 LAUNCH_DEADLINE: Final = timedelta(minutes=15)
@@ -116,7 +123,16 @@ class LaunchReport:
 
 
 class _UnsettledError(TransientError):
-    """The answer is not known yet: of an attempt too old to be replayed and too young to be adopted, or of a probe."""
+    """The answer is not known yet: of an attempt that EC2 left without one, or of a probe.
+
+    ``adopted_from``: when an attempt is too old to be replayed, the time from which what it launched is adopted.
+    """
+
+    def __init__(
+        self, code: str, operation: str, adopted_from: datetime | None = None
+    ) -> None:
+        super().__init__(code, operation)
+        self.adopted_from = adopted_from
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +166,12 @@ class Launch:
         comes back; so are ConflictError (other processes keep changing a claim) and UnreadableRowsError (of the batch).
         """
         report = LaunchReport()
+        adopted_from = None
         try:
             finished = self._attempt_all(batch, report)
         except TransientError as error:
+            if isinstance(error, _UnsettledError):
+                adopted_from = error.adopted_from
             report.error_codes.append(error.code)
             report.is_throttled = isinstance(error, ThrottledError)
             finished = False
@@ -163,7 +182,10 @@ class Launch:
             )
         if not finished:
             again = sent_again(batch, is_throttled=report.is_throttled)
-            self.queue.send_launches([again], delay_s=retry_delay_s(again))
+            delay_s = retry_delay_s(again)
+            if adopted_from is not None:
+                delay_s = _seconds_until(adopted_from, self.clock.now())
+            self.queue.send_launches([again], delay_s=delay_s)
             report.result = LaunchResult.DELAYED
         return report
 
@@ -222,8 +244,8 @@ class Launch:
                 self._rest(waiting[0], late, now),
             )
             return None, None
-        if _is_unanswered(batch, previous):
-            why = "EC2 gave no answer for minutes, and has launched nothing"
+        if previous is not None and _is_unanswered(batch, previous):
+            why = f"EC2 gave no answer ({previous.unanswered_code}), and shows nothing that it launched"
             until = self._rest(waiting[0], why, now)
             self._give_up(waiting, "LaunchUnanswered", why, report, until)
             return None, None
@@ -430,19 +452,35 @@ class Launch:
     def _outcome(
         self, attempt: LaunchAttempt, claims: Mapping[str, NodeClaim], *, all_wait: bool
     ) -> LaunchOutcome:
-        age = self.clock.now() - attempt.recorded_at
-        if age <= REPLAY_WINDOW and not all_wait:
+        now = self.clock.now()
+        is_replayed = now <= _replayed_until(attempt)
+        if is_replayed and not all_wait:
             # EC2 was not called in this attempt: its claims were never all launching. The next attempt asks for the
             # claims that still wait.
-            return LaunchOutcome(launched_at=self.clock.now(), adopted=True)
-        if age <= REPLAY_WINDOW:
+            return LaunchOutcome(launched_at=now, adopted=True)
+        if is_replayed:
             forgotten = self.adoption.of_forgotten(attempt, claims)
             if forgotten.instances:
                 return forgotten
-            return self.fleet.launch(attempt.request, attempt.client_token)
-        if age < ADOPTION_AGE:
-            raise _UnsettledError("Unsettled", "launch")
+            return self._asked(attempt)
+        if now < _adopted_from(attempt):
+            raise _UnsettledError("Unsettled", "launch", _adopted_from(attempt))
         return self.adoption.of(attempt)
+
+    def _asked(self, attempt: LaunchAttempt) -> LaunchOutcome:
+        """Call EC2, and record where it gives no answer: other runs of the batch then stop asking."""
+        try:
+            return self.fleet.launch(attempt.request, attempt.client_token)
+        except UnknownOutcomeError as error:
+            now = self.clock.now()
+            if attempt.unanswered_at is None:
+                attempt = self.attempts.leave_unanswered(attempt, error.code, now)
+            next_at = now + timedelta(seconds=FIRST_RETRY_DELAY_S)
+            if next_at <= _replayed_until(attempt):
+                raise
+            raise _UnsettledError(
+                error.code, error.operation, _adopted_from(attempt)
+            ) from error
 
     def _block(self, node_class_name: str, reason: str) -> None:
         self.policy.block_launches(node_class_name, reason)
@@ -498,17 +536,34 @@ def _is_marked(attempt: LaunchAttempt, claim: NodeClaim | None) -> bool:
     )
 
 
-def _is_unanswered(batch: LaunchBatch, previous: LaunchAttempt | None) -> bool:
-    """Whether the batch's last attempt ended without a trace, after EC2 was asked again and again.
+def _replayed_until(attempt: LaunchAttempt) -> datetime:
+    """Return until when the attempt's request is sent to EC2 (again)."""
+    if attempt.unanswered_at is None:
+        return attempt.recorded_at + REPLAY_WINDOW
+    return attempt.recorded_at + UNANSWERED_REPLAY_WINDOW
 
-    A new attempt would stay open for as long again; the old one can launch nothing any more.
+
+def _adopted_from(attempt: LaunchAttempt) -> datetime:
+    """Return from when on nobody calls EC2 for the attempt, so that what it shows is all that was launched."""
+    latest = attempt.recorded_at + ADOPTION_AGE
+    if attempt.unanswered_at is None:
+        return latest
+    last_call = max(attempt.unanswered_at, _replayed_until(attempt))
+    return min(latest, last_call + CALLS_END_AFTER)
+
+
+def _is_unanswered(batch: LaunchBatch, previous: LaunchAttempt) -> bool:
+    """Whether EC2 gave no answer to the batch's last attempt, when asked again either, and nothing is found of it.
+
+    A new attempt would stay open for as long again; the old one can launch nothing any more. A batch that was never
+    sent again is asked for once more: its function died with one lost answer.
     """
-    outcome = None if previous is None else previous.outcome
-    if previous is None or outcome is None or outcome.launched_at is None:
-        return False
-    was_adopted = outcome.adopted and not outcome.instances
-    age = outcome.launched_at - previous.recorded_at
-    return was_adopted and age >= ADOPTION_AGE and batch.retry_count >= UNANSWERED_RETRIES
+    came_back = previous.unanswered_at is not None and batch.retry_count > 0
+    return came_back and previous.result.adopted and not previous.result.instances
+
+
+def _seconds_until(due: datetime, now: datetime) -> int:
+    return max(1, math.ceil((due - now).total_seconds()))
 
 
 def _is_superfluous(claim: NodeClaim) -> bool:
