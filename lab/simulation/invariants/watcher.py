@@ -13,6 +13,7 @@ from lab.simulation.invariants.demand import (
     LimitsAreKept,
     NothingIsPlacedThatNobodyWants,
     PlansKeepTheRules,
+    UpdatesLeaveEnoughRunning,
     UpdatesPlaceNoMoreThanTheSurge,
 )
 from lab.simulation.invariants.launches import (
@@ -99,6 +100,7 @@ INVARIANTS: Final[tuple[type[Invariant], ...]] = (
     NeighboursMoveNoDrain,
     StaticPoolsAreNeverTooLarge,
     UpdatesPlaceNoMoreThanTheSurge,
+    UpdatesLeaveEnoughRunning,
 )
 
 
