@@ -37,7 +37,7 @@ from reservoir.core.solver.solution.domain_assignment import (
 from reservoir.core.solver.solution.partial_plan import PartialPlan
 from reservoir.core.solver.solution.substitutes import Substitutes
 
-# Programs are asked about no more item types than this: with more, the deadline leaves time for the certificate or for
+# Programs are solved for no more item types than this: with more, the deadline leaves time for the certificate or for
 # a better packing, not for both.
 _ITEM_TYPES_MAX = 400
 # How often an integer program is asked to spare reserved units. Each turn starts from the packing that the turn before
@@ -231,7 +231,7 @@ def _is_improvable(packing: Packing) -> bool:
 def _are_units_short(greedy: Packing, bin_types: BinTypes) -> bool:
     """Whether the packing buys nodes for items that could run on reserved units.
 
-    Which items the units should go to is then more than the greedy packing can tell.
+    The greedy packing then cannot tell which items the units should go to.
     """
     bought = [mask_of(use.pattern) for use in greedy.uses if use.is_bought]
     return any(items & bin_types.reserved_for for items in bought)

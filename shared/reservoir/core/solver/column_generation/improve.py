@@ -27,15 +27,15 @@ from reservoir.core.solver.packing.spared_units import by_worth
 
 # Column generation stops when the last _SLOW_ROUNDS rounds together lowered the cost by less than this part of it.
 _SLOW_ROUNDS, _SLOW = 8, 1e-3
-# rounds at most for a first plan (catalogue-10000, seeds 0 to 5, 3000 to 3031)
+# Rounds at most for a first plan (catalogue-10000, seeds 0 to 5, 3000 to 3031).
 _QUICK_ROUNDS = 25
 _WHOLE = 1e-6  # a use that is short of a whole number by less than this counts as whole
 _ROUNDED_UP = 10  # in each dive, one in so many patterns in use is rounded up
-# after fewer dives too much is left to greedy packing; after more the result is no better
+# After fewer dives too much is left to greedy packing; after more the result is no better.
 _DIVES = 3
 # How often parts of the best packing are taken apart (chosen with catalogue-10000, seeds 701 to 759).
 _TURNS = 3
-# a packing that costs no more than this times the program's optimum is not taken apart
+# A packing that costs no more than this times the program's optimum is not taken apart.
 _NEAR = 1.005
 # The nodes are taken apart that together lose this part of the loss, the highest first, and of the other nodes one in
 # _OTHERS, a different one in each turn.

@@ -31,7 +31,7 @@ from reservoir.core.solver.solution.residual_capacity import ResidualCapacity
 
 _SAFETY = 1 - 1e-6  # lowers the bound by more than the final sums may be rounded up
 _POOLS_MAX = 20  # pools of existing nodes; more become one
-# offers of nodes with accelerators that must be whole; others may be cut
+# Offers of nodes with accelerators that must be whole, at most; others may be cut.
 _WHOLE_UNIT_MAX = 400
 # With whole nodes HiGHS takes 0.7 s for so many columns, 3 s for twice as many, and 100 s for 140,000.
 _WHOLE_COLUMNS_MAX = 5_000
@@ -179,7 +179,7 @@ def _without_topology(
 def _offers(
     state: PartialPlan, item_types: Sequence[ItemType], eligibility: Eligibility
 ) -> list[_Offer]:
-    """Return a few offers, of which a plan could buy at least as well as of all options."""
+    """Return a few offers that are at least as good for a plan as all options together."""
     units = ResidualCapacity.of(state.catalogue).units
     overhead = state.catalogue.policy.overhead_atto_usd
     special = 0  # the mask of items that request accelerators

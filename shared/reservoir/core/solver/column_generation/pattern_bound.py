@@ -23,7 +23,7 @@ _ITEM_TYPES_MAX = 20
 _OFFERS_MAX = 300
 _ROUNDS_MAX = 40
 _UNPLACED = 1e6  # USD an hour: the cost of a replica that no filling holds yet
-# USD an hour: a filling that gains less than this may gain nothing but rounding
+# USD an hour: a filling that gains less than this may gain nothing but rounding.
 _TINY = 1e-6
 
 

@@ -26,7 +26,7 @@ from reservoir.core.solver.problem.vectors import iter_bits
 
 _ROUNDS_MAX = 60
 _FILLED_MAX = 40  # bin types that are filled in a round, at most
-# USD an hour: a pattern that gains less than this may gain nothing but rounding
+# USD an hour: a pattern that gains less than this may gain nothing but rounding.
 _TINY = 1e-6
 
 

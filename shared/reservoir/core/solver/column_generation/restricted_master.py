@@ -22,7 +22,7 @@ from reservoir.core.solver.solution.residual_capacity import ResidualCapacity
 _MONEY = ("", "money")
 # Money, in USD an hour, that may be spent beyond the limit, as sums are rounded.
 _SAME_MONEY = 1e-9
-# The cost, in USD an hour, of a replica that is left over: so high that only those are that no pattern can hold.
+# The cost, in USD an hour, of a replica that is left over: so high that only a replica that no pattern can hold is.
 UNPLACED = 1e6
 
 
@@ -49,7 +49,7 @@ class RestrictedMaster:
             [(UNPLACED, INFINITY, [(index, 1.0)]) for index in range(self._items)]
         )
         self.patterns: list[tuple[BinType, Pattern]] = []
-        # the least price by the entries of a column
+        # The least price by the entries of a column.
         self._least_price: dict[object, float] = {}
 
     def row_entries(self, bin_type: BinType) -> list[tuple[int, float]]:

@@ -24,9 +24,9 @@ _BIN_TYPES_MAX = 40
 def spared_exactly(
     empty: Packing, best: Packing, reserved: Sequence[BinType]
 ) -> Packing | None:
-    """Return the packing of least worth of units that is found for no more money than the best one.
+    """Return a packing that spends no more money than ``best``, on the units of least worth that are found.
 
-    It is None if the problem is too large, or nothing is found that leaves as much of the limits.
+    It is None if the problem is too large, or if the packing found leaves less of a pool's limits.
 
     ``empty`` is a packing of the same demand in which nothing is decided; ``reserved`` are the units' bin types.
     """

@@ -20,7 +20,7 @@ from reservoir.core.solver.problem.vectors import iter_bits
 # For larger problems the program takes longer than diving, and its packings are less than one per cent cheaper.
 _REPLICAS_MAX = 50
 _ITEM_TYPES_MAX = 20
-# The cost of one of worth, in USD: so little that worth only decides between packings of equal price.
+# The cost of a worth of one, in USD: so little that worth decides only between packings of equal price.
 _WORTH = 1e-6
 
 

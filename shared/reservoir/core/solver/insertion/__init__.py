@@ -1,1 +1,1 @@
-"""Placing replica by replica under every constraint, and improving the result the same way."""
+"""Placing replicas one by one under every rule, and improving finished plans by moving replicas in the same way."""

@@ -1,8 +1,9 @@
-"""Placing one group at a time under every constraint: exact checks, chosen greedily. The path for what is constrained.
+"""Places replicas whose rules packing by counts cannot keep: one group at a time, with every rule checked exactly.
 
-Order (R-44): existing nodes, nodes planned so far, a new node; but free reserved units before nodes that are being
-bought. Replicas that do not fit give up one preference and try again (R-47). Gangs are decided one after the other in
-queue order, each on what earlier ones left: one never holds part of what it needs, so two cannot block each other.
+Each replica takes the first place that the rules allow, in this order (R-44): existing nodes, nodes planned so far, a
+new node; but free reserved units before nodes that the plan buys. Replicas that do not fit give up one preference and
+try again (R-47). Gangs are placed one after the other in the order of the queue, each with the capacity that earlier
+ones left. A gang is placed as a whole or not at all, so two gangs cannot block each other.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +21,7 @@ from reservoir.core.solver.solution.partial_plan import PartialPlan
 
 
 class Insertion:
-    """Places groups into a state."""
+    """Places groups into a partial plan."""
 
     def __init__(
         self, state: PartialPlan, candidates: Candidates, strategy: Strategy
@@ -31,7 +32,7 @@ class Insertion:
         self.new_nodes = NewNodes(state, candidates, strategy)
 
     def scopes(self, group: Group) -> list[Scope]:
-        """Return where the group may go: each domain by itself if it is a gang that must be in one."""
+        """Return the scopes to try for the group: one for each domain if it is a gang that must be in one domain."""
         key, state = group.workload.single_topology_key, self.state
         if key is None:
             return [ANYWHERE]
@@ -42,9 +43,10 @@ class Insertion:
         return [Scope(((key, domain),)) for domain in sorted(domains)]
 
     def staying(self, bin_: Bin, levels: Mapping[int, int]) -> Scope:
-        """Return where groups (by index) at these levels may go from a node without leaving a domain that was counted.
+        """Return the scope in which groups that leave a node stay in its counted domains.
 
-        Leaving one could make it the emptiest of a spread; if none is left, rules hold again once all have moved.
+        ``levels`` are relaxation levels by group index. If a replica left such a domain, the domain could become the
+        emptiest of a spread. As long as all stay, the rules hold again once all have moved. No node is bought for them.
         """
         pins = tuple(
             (key, bin_.labels.get(key)) for key in self.state.pinned_labels(levels)
@@ -52,7 +54,7 @@ class Insertion:
         return Scope(pins, is_assigned=True, is_free=True)
 
     def place_gang(self, group: Group) -> bool:
-        """Place all of the gang, in the cheapest domain if it must be in one, or nothing; return whether it was."""
+        """Place the whole gang, in the cheapest domain if it must be in one, or none of it; return whether it fits."""
         state = self.state
         best: tuple[tuple[int, int], Scope] | None = None
         for scope in self.scopes(group):
@@ -63,18 +65,19 @@ class Insertion:
                 best = (found, scope)
             state.undo(mark)
         if best is not None:
-            # It was whole in time, and the same steps again make it whole: a part of it would be worth nothing.
+            # The gang fitted in time, and the same steps place all of it again. The deadline must not stop them half
+            # way, as part of a gang is worth nothing.
             with state.finishing():
                 self.place_group(group, best[1])
         return best is not None
 
     def place_group(self, group: Group, scope: Scope = ANYWHERE) -> None:
-        """Place as many of the group's remaining replicas as possible, preferences last to go first."""
+        """Place as many of the group's remaining replicas as possible, giving up one preference after the other."""
         for relaxed in group.relaxed:
             self.place_at(relaxed, scope)
 
     def place_batch(self, batch: DomainBatch) -> None:
-        """Place what is left of a batch within its domain, or else leave it."""
+        """Place as many replicas of a batch as possible within its domain."""
         pins = () if batch.pin is None else (batch.pin,)
         self.place_at(batch.relaxed, Scope(pins, is_assigned=True), batch.count)
 
@@ -87,7 +90,7 @@ class Insertion:
         if state.is_out_of_time(relaxed.group):
             return 0
         if self.candidates.reserved and not (scope.is_free or self.new_nodes.is_frugal):
-            # Were bought nodes filled first, reserved units would be left to the less important.
+            # If nodes that the plan buys were filled first, reserved units would be left to less important work.
             self._fill_bins(
                 relaxed, stop_at, scope, [bin_ for bin_ in state.bins if not bin_.is_paid]
             )
@@ -99,7 +102,10 @@ class Insertion:
     def put(
         self, relaxed: RelaxedGroup, place: Bin | LaunchOption, *, is_assigned: bool = False
     ) -> Bin | None:
-        """Put one replica on a node of the bin, or on a new node of the option; return it, None if a rule forbids."""
+        """Put one replica on a node of the bin, or on a new node of the option.
+
+        Return the node, as a bin of its own; None if a rule forbids it.
+        """
         state, mark = self.state, self.state.mark()
         if isinstance(place, LaunchOption):
             if not self.new_nodes.copies(place, relaxed, 1):
@@ -114,11 +120,11 @@ class Insertion:
         state.place(node, relaxed, 1)
         return node
 
-    # Branches: asked for each node and group: the cheap refusals first, in one loop.
+    # Branches: one loop, called for each node and group, in which the cheap checks come first.
     def _fill_bins(
         self, relaxed: RelaxedGroup, stop_at: int, scope: Scope, bins: Iterable[Bin]
     ) -> None:
-        """Put as many as possible on these nodes."""
+        """Put replicas on these nodes until only ``stop_at`` of the group remain or no node takes more."""
         state, group = self.state, relaxed.group
         requirement_sets, (cpu, memory) = relaxed.requirement_sets, group.request[:2]
         is_bulk = self._is_bulk(relaxed, scope)
@@ -127,7 +133,7 @@ class Insertion:
         for bin_ in bins:
             if state.remaining[group.index] <= stop_at:
                 return
-            # The cheap questions first: most nodes are full.
+            # The cheap checks come first, as most nodes are full.
             if (
                 bin_.free[0] < cpu
                 or bin_.free[1] < memory
@@ -144,7 +150,7 @@ class Insertion:
                 state.place(state.split_bin(bin_, nodes), relaxed, room)
 
     def _open_bins(self, relaxed: RelaxedGroup, stop_at: int, scope: Scope) -> None:
-        """Open the best new nodes for the group, as long as there are any."""
+        """Put replicas on new nodes, the best option first, until only ``stop_at`` remain or no option is left."""
         state, group = self.state, relaxed.group
         while (
             wanted := state.remaining[group.index] - stop_at
@@ -162,12 +168,12 @@ class Insertion:
     def _room(
         self, bin_: Bin, relaxed: RelaxedGroup, most: int, *, is_assigned: bool
     ) -> int:
-        """Return how many of ``most`` replicas one node of the bin takes by every rule."""
+        """Return how many of ``most`` replicas one node of the bin takes under every rule, minValues included."""
         room = min(most, self.state.admission.room(bin_, relaxed, is_assigned=is_assigned))
         return self.candidates.substitutes.allowed(self.state, bin_, relaxed, room)
 
     def _is_bulk(self, relaxed: RelaxedGroup, scope: Scope) -> bool:
-        """Whether equal nodes can be filled at once, without looking at topology again in between."""
+        """Whether equal nodes can be filled at once: filling one does not change what topology allows on another."""
         constraints = relaxed.constraints
         if scope.is_assigned:
             return True
@@ -175,7 +181,7 @@ class Insertion:
             relaxed.group.matching >> spread.term & 1
             for spread in self.state.ledger.carried
         ):
-            return False  # others insist on a spread that counts these replicas too
+            return False  # placed replicas carry a spread that counts these replicas too
         return not constraints.affinity and all(
             term.topology_key == HOSTNAME for term in constraints
         )

@@ -1,9 +1,10 @@
-"""Taking a few nodes apart and packing them anew, so that who is left over finds a place: a bounded, exact search.
+"""Finds places for replicas that are left over, by taking up to three nodes apart and placing their replicas again.
 
-The strategies never take anything back, so a replica may stay over although an exchange between two nodes would make
-room. Large neighbourhood search (Shaw 1998; Pisinger and Ropke 2010) destroys a part of the solution and repairs it.
-Here it goes first, then everybody from one node, from two or from three, each to any node with room or to a new one.
-Nobody who had a place loses it. Effort is counted in evaluations, never in time.
+The strategies never undo a placement, so a replica may be left over although an exchange between two nodes would make
+room for it. Large neighbourhood search (Shaw 1998; Pisinger and Ropke 2010) destroys a part of the solution and repairs
+it. Here the replica left over is placed together with all replicas of no node, of one, of two or of three nodes, each
+on any node with room or on a new one, by a search with backtracking. No replica that had a place loses it. The search
+is limited by evaluations, not by time.
 """
 
 from collections.abc import Iterable, Iterator, Sequence, Set
@@ -20,16 +21,17 @@ from reservoir.core.solver.problem.groups import Group
 from reservoir.core.solver.solution.bins import Bin
 from reservoir.core.solver.solution.priority_inversion import has_inversion
 
-# One evaluation is one replica tried on one place, some 6 microseconds.
+# One evaluation is one replica tried on one place, which takes some 6 microseconds.
 _EVALUATIONS_MAX = 20_000
 _EVALUATIONS_A_TRIAL = 2000
-_OPTIONS_AN_EVALUATION = 200  # finding out which options are open costs time too
-_NODES_A_TRIAL = 3
+# Looking whether so many options are open counts as one evaluation.
+_OPTIONS_AN_EVALUATION = 200
+_NODES_A_TRIAL = 3  # nodes that are taken apart together, at most
 
 
 @dataclass(frozen=True, slots=True)
 class _Replica:
-    """One replica that looks for a place. ``is_new``: it had none."""
+    """One replica that needs a place. ``is_new``: it had none before."""
 
     group: Group
     scope: Scope
@@ -37,9 +39,10 @@ class _Replica:
 
     @property
     def order(self) -> tuple[bool, bool, bool, list[int], int]:
-        """Sort key: those who seek their like decide where they are, those who seek others come once these are there.
+        """Sort key: replicas that decide where others may be, or have little choice, come first.
 
-        The new have no choice, the large little.
+        Replicas with affinity to other groups come last, once those groups are placed; replicas with affinity to their
+        own group come first. Of the others, new replicas come first, then large ones.
         """
         group = self.group
         sought = group.constraints[-1].affinity
@@ -54,17 +57,17 @@ class _Replica:
 
 
 class NeighbourhoodSearch:
-    """Makes places for what is left over."""
+    """Makes places for the replicas that are left over."""
 
     def __init__(self, insertion: Insertion) -> None:
         self._insertion, self._state = insertion, insertion.state
         self._evaluations_left = _EVALUATIONS_MAX
-        self._trial_ends_at = 0  # evaluations left
-        # by option index, whether there was a unit, and limits left one, when it began
+        self._trial_ends_at = 0  # the number of evaluations left at which the trial ends
+        # By option index, whether units and limits allowed a node of it when the trial began
         self._is_open = bytearray()
 
     def serve(self, groups: Sequence[Group]) -> None:
-        """Find places for the groups' remaining replicas, until none of them can have one."""
+        """Place the groups' remaining replicas one by one until no place can be made for any of them."""
         remaining = self._state.remaining
         while waiting := [group for group in groups if remaining[group.index]]:
             share = self._evaluations_left // len(waiting)
@@ -72,7 +75,7 @@ class NeighbourhoodSearch:
                 return
 
     def _make_place(self, group: Group, evaluations_max: int) -> bool:
-        """Place one replica of the group, or all of a gang."""
+        """Place one replica of the group, or a whole gang; return whether a place could be made."""
         state, ends_at = self._state, max(0, self._evaluations_left - evaluations_max)
         count = self._state.remaining[group.index] if group.workload.gang is not None else 1
         for nodes in self._neighbourhoods():
@@ -91,7 +94,7 @@ class NeighbourhoodSearch:
         return False
 
     def _neighbourhoods(self) -> Iterator[Sequence[Bin]]:
-        """Yield nodes to take apart together, few first."""
+        """Yield the sets of nodes to take apart together: no node, then one, two and three."""
         each = chain.from_iterable(
             [bin_] * min(bin_.count, _NODES_A_TRIAL)
             for bin_ in self._state.bins
@@ -102,7 +105,7 @@ class NeighbourhoodSearch:
             yield from combinations(nodes, size)
 
     def _taken_off(self, nodes: Iterable[Bin]) -> Iterator[_Replica]:
-        """Take the nodes apart; yield who was on them."""
+        """Take the nodes apart and yield the replicas that were on them."""
         for bin_ in nodes:
             node = self._state.split_bin(bin_, 1)
             for relaxed, count in self._state.empty(node):
@@ -113,7 +116,7 @@ class NeighbourhoodSearch:
                 self._state.close_bin(node)
 
     def _fits(self, replicas: Sequence[_Replica]) -> bool:
-        """Place all of the replicas, or some in vain."""
+        """Place all the replicas and return True; False if not all can be placed (the caller undoes the others)."""
         self._is_open = self._insertion.candidates.open_now(self._state.residual)
         self._evaluations_left -= 1 + len(self._is_open) // _OPTIONS_AN_EVALUATION
         self._trial_ends_at = max(0, self._evaluations_left - _EVALUATIONS_A_TRIAL)
@@ -121,7 +124,7 @@ class NeighbourhoodSearch:
         return self._settle(sorted(replicas, key=attrgetter("order")), moved)
 
     def _settle(self, replicas: Sequence[_Replica], moved: Set[int]) -> bool:
-        """Place all of the replicas, going back where one has none."""
+        """Place all the replicas, with backtracking if one finds no place; return whether all could be placed."""
         state = self._state
         if not replicas:
             return self._keeps_rules(moved)
@@ -144,7 +147,7 @@ class NeighbourhoodSearch:
         return False
 
     def _put(self, replica: _Replica, place: Bin | LaunchOption) -> bool:
-        """Put a replica on a node or on a new node, with as few preferences given up as that takes."""
+        """Put a replica on a node of the bin or a new node of the option, giving up as few preferences as possible."""
         group = replica.group
         if isinstance(place, Bin) and (
             place.free[0] < group.request[0] or place.free[1] < group.request[1]
@@ -157,15 +160,16 @@ class NeighbourhoodSearch:
         )
 
     def _keeps_rules(self, moved: Set[int]) -> bool:
-        """Whether what only shows in the end holds: spreads, affinity, and no reserved unit for the less important."""
+        """Whether the rules hold that can be checked only once all are placed: spread, affinity, priority inversion."""
         if not (self._state.ledger.is_even() and self._is_near()):
             return False
-        # What will be done without in the end may hand a unit to the less important.
+        # Nodes that would be removed at the end of the solve are removed now, as that may move less important replicas
+        # onto reserved units.
         empty_paid_nodes(self._insertion)
         return not has_inversion(self._state, moved)
 
     def _is_near(self) -> bool:
-        """Whether all have those near whom they insist on."""
+        """Whether each domain in which affinity over domains was required holds a replica that the term selects."""
         by_term, groups = self._state.ledger.by_term, self._state.groups
         for bin_ in self._state.bins:
             for index in bin_.contents:

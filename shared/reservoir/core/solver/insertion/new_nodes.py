@@ -1,4 +1,7 @@
-"""Which option a new node for a group should be: free reserved units first, then what is cheapest for a replica."""
+"""Chooses the launch option of a new node for a group: free reserved units first, then the least cost for a replica.
+
+The candidates are looked at class by class, each from cheap to dear, and ranked by one total order (``option_order``).
+"""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -22,11 +25,11 @@ from reservoir.core.solver.solution.partial_plan import PartialPlan
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """A way to go about a solve; others are tried when the usual one leaves something over.
+    """How a solve places replicas; other strategies are tried if the usual one leaves replicas over.
 
-    ``packs``: pack by counts first. ``is_frugal``: spare limits rather than money. ``is_thorough``: end with
-    neighbourhood search. ``improves``: spend time on the packing, as plans with a certificate do. ``order``: who goes
-    first among equal priorities.
+    ``packs``: pack by counts before insertion. ``improves``: spend time on cheaper packings, as plans with a
+    certificate do. ``is_frugal``: spare limits rather than money. ``is_thorough``: end each priority with neighbourhood
+    search. ``order``: which groups of one priority come first.
     """
 
     packs: bool = True
@@ -38,10 +41,10 @@ class Strategy:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Where replicas may go: everywhere, or where these labels (``pins``) are.
+    """Where replicas may go: on nodes that have all the labels and values of ``pins``.
 
-    ``is_assigned``: they were assigned to domains, so rules over domains hold once all are placed and need not hold in
-    between. ``is_free``: no node is bought for them.
+    ``is_assigned``: the replicas were assigned to domains, so rules over domains hold once all are placed and are not
+    checked in between. ``is_free``: no node is bought for them.
     """
 
     pins: tuple[tuple[str, str | None], ...] = ()
@@ -57,7 +60,7 @@ class Scope:
 
 
 ANYWHERE = Scope()
-# with how many copies, and the key to sort it by
+# The sort key of an option, the option, and how many replicas a node of it takes.
 _RankedOption = tuple[OrderKey, LaunchOption, int]
 
 
@@ -71,7 +74,8 @@ class NewNodes:
         self._candidates = candidates
         self._strategy = strategy
         self._has_floor = True
-        self._open_now = (-1, bytearray())  # as of which change of the residual capacity
+        # the number of changes of the residual capacity, and the options that were open then
+        self._open_now = (-1, bytearray())
 
     def best(
         self, relaxed: RelaxedGroup, scope: Scope, wanted: int
@@ -86,7 +90,7 @@ class NewNodes:
 
     @contextmanager
     def without_floor(self) -> Iterator[None]:
-        """Let work have reserved slots of which it uses less than the policy asks for: more of it may join."""
+        """Ignore the policy's reserved floor meanwhile: other replicas may join those that are too few for a slot."""
         self._has_floor = False
         try:
             yield
@@ -95,13 +99,13 @@ class NewNodes:
 
     @property
     def is_frugal(self) -> bool:
-        """Whether limits are to be spared rather than money."""
+        """Whether the strategy spares limits rather than money, and there are limits."""
         return self._strategy.is_frugal and bool(self._state.residual.limits)
 
     def _offers(
         self, places: Places, relaxed: RelaxedGroup, scope: Scope, wanted: int
     ) -> Iterator[_RankedOption]:
-        """Yield those options of one class, alike but for size and price, that may be best."""
+        """Yield the options of one class that may be best; they differ only in size and price."""
         labels, is_open = places[0][0].labels, self._is_open_now()
         crowd = self._state.ledger.crowd(labels, relaxed.constraints)
         is_frugal, held = self.is_frugal, 0
@@ -111,7 +115,8 @@ class NewNodes:
             else 0
         )
         for option, fitting in places if most else ():
-            # From cheap to dear: what holds no more than a cheaper one is no better, unless limits are to be spared.
+            # Options come cheapest first, so one that holds no more than an earlier one is no better, except where
+            # limits are to be spared.
             if is_open[option.index] and (held < fitting or is_frugal):
                 copies = self.copies(option, relaxed, min(most, fitting))
                 held = max(held, copies)
@@ -127,7 +132,7 @@ class NewNodes:
         return self._open_now[1]
 
     def copies(self, option: LaunchOption, relaxed: RelaxedGroup, copies: int) -> int:
-        """Return how many of ``copies`` replicas may have a fresh node of the option, everything but topology asked."""
+        """Return how many of ``copies`` replicas a new node of the option may take under all rules but topology."""
         group = relaxed.group
         if self.nodes_left(option, group) == 0:
             return 0
@@ -142,7 +147,7 @@ class NewNodes:
     def _is_too_little(
         self, option: LaunchOption, relaxed: RelaxedGroup, copies: int
     ) -> bool:
-        """Whether the floor keeps so few copies off the reserved slot, as they can be bought elsewhere."""
+        """Whether the policy's floor denies so few replicas the reserved slot: they can be bought elsewhere."""
         floor = self._state.catalogue.policy.reserved_floor_percent
         if not (self._has_floor and floor) or option.reservation is None:
             return False
@@ -156,7 +161,7 @@ class NewNodes:
     def _room(
         self, labels: Mapping[str, str], relaxed: RelaxedGroup, is_assigned: bool
     ) -> int:
-        """Return topology's room on a fresh node with these labels."""
+        """Return how many replicas topology allows on a new node with these labels."""
         if not relaxed.group.matching and relaxed.constraints.is_free:
             return UNLIMITED
         room = self._state.admission.host_room(relaxed, None)
@@ -165,7 +170,7 @@ class NewNodes:
         return min(room, self._state.admission.domain_room(labels, relaxed))
 
     def nodes_left(self, option: LaunchOption, group: Group) -> int:
-        """Return how many more nodes of the option capacity and the group's price cap allow."""
+        """Return how many more nodes of the option the residual capacity and the group's price cap allow."""
         left = self._state.residual.nodes_left(option)
         is_charged = (
             option.reservation is None
@@ -176,7 +181,7 @@ class NewNodes:
         return left
 
     def _limited_use(self, option: LaunchOption, copies: int) -> float:
-        """Return what a replica takes of the pool's limits, as far as they go."""
+        """Return the largest part that a replica takes of what is left of one of the pool's limits."""
         limits = self._state.residual.limits.get(option.entry.pool.name, {})
         used = [
             counted(option.instance_type.capacity, name) / max(1, left)
@@ -185,7 +190,10 @@ class NewNodes:
         return max(used, default=0.0) / copies
 
     def _key(self, option: LaunchOption, group: Group, copies: int, crowd: int) -> OrderKey:
-        """Sort options for ``copies`` per node; of what is bought, the emptiest domains of a spread go first."""
+        """Return the sort key of an option with ``copies`` replicas on a node.
+
+        Of options that are bought from one tier, those in the emptiest domains of a spread come first.
+        """
         if option.reservation is None:
             key: OrderKey = (
                 1,
@@ -211,5 +219,5 @@ class NewNodes:
             )
         if not self.is_frugal:
             return key
-        # Under a limit even a free unit can cost too much: a larger node might share better what it uses up.
+        # Under a limit even a free unit can cost too much: on a larger node a replica may take less of the limit.
         return (self._limited_use(option, copies), -copies, *key)

@@ -1,8 +1,8 @@
-"""Doing without nodes that are paid for once all is placed (rule 3, and tails of the packing).
+"""Removes paid nodes from a finished plan if their replicas fit elsewhere at no further cost (rule 3).
 
-Packing by counts closes nodes one kind at a time, so a last node may hold a few replicas that earlier ones, or units
-left free, could have taken. Each such node is emptied on trial; if everything finds a place that costs nothing more,
-the node is not launched.
+Packing by counts fills the nodes of one bin type after the other, so the last of them may hold a few replicas for which
+earlier nodes or free reserved units have room. Each paid node is emptied on trial. If all its replicas find places that
+cost nothing more, the node is not launched.
 """
 
 from collections.abc import Set
@@ -14,15 +14,15 @@ from reservoir.core.solver.problem.vectors import largest_share
 from reservoir.core.solver.solution.bins import Bin
 from reservoir.core.solver.solution.partial_plan import PartialPlan
 
-# Trials look at every node, so their number is bounded by work, not by share; 20,000 evaluations take some 50 ms.
+# Each trial looks at every node, so trials are limited by the nodes that they look at in all: 20,000 take some 50 ms.
 _EVALUATIONS_MAX = 20_000
 _TRIALS_MIN = 8
 
 
 def empty_paid_nodes(insertion: Insertion) -> None:
-    """Do without paid nodes whose replicas fit elsewhere, the emptiest first."""
-    # Under a floor a node that took others in may fill a unit that it was too little for before. What is done without
-    # under a limit may leave enough of it for a free unit.
+    """Remove paid nodes whose replicas fit elsewhere, the emptiest first."""
+    # One pass may make another possible. Under a reserved floor, the replicas of a node that took others in may now be
+    # enough for a reserved unit. Under a limit, a removed node may leave enough of it for a free unit.
     may_gain = (
         insertion.state.catalogue.policy.reserved_floor_percent
         or insertion.state.residual.limits
@@ -32,7 +32,7 @@ def empty_paid_nodes(insertion: Insertion) -> None:
 
 
 def _empty_some(insertion: Insertion) -> bool:
-    """Try each node once; return whether one could be emptied."""
+    """Try to empty each paid node once, as far as trials last; return whether one could be emptied."""
     state, found = insertion.state, False
     paid = [bin_ for bin_ in state.bins if bin_.is_paid]
     trials = max(_TRIALS_MIN, _EVALUATIONS_MAX // max(1, len(state.bins)))
@@ -49,19 +49,19 @@ def _empty_some(insertion: Insertion) -> bool:
 
 
 def fullness(bin_: Bin) -> float:
-    """Return the part of a planned node that is used of the resource that is used most."""
+    """Return the largest part of any one resource of the planned node that is used."""
     assert bin_.option is not None
     size = bin_.option.allocatable
     return largest_share(map(sub, size, bin_.free), size)
 
 
 def _empty(insertion: Insertion, victim: Bin) -> bool:
-    """Close the bin's node; return whether its replicas found places that cost nothing."""
+    """Close the bin's node; return whether all its replicas found places that cost nothing more."""
     state, scope = insertion.state, insertion.staying(victim, victim.levels)
     moving = state.empty(victim)
-    state.close_bin(victim)  # what it used of limits may be used by a free unit
+    state.close_bin(victim)  # a free unit may need the part of a limit that the node used
     standing, floor = len(state.bins), state.catalogue.policy.reserved_floor_percent
-    with insertion.new_nodes.without_floor():  # they may be enough for a slot together
+    with insertion.new_nodes.without_floor():  # several groups may fill a slot together
         is_moved = all(
             insertion.place_at(relaxed, scope, count) == count for relaxed, count in moving
         )
@@ -71,9 +71,9 @@ def _empty(insertion: Insertion, victim: Bin) -> bool:
 
 
 def take_off(state: PartialPlan, groups: Set[int]) -> set[int]:
-    """Take the groups (by index) and whom rules connect with them off all nodes; return who that is.
+    """Take these groups, and all groups that rules connect with them, off all nodes; return the indices of all.
 
-    Planned nodes that this empties are not launched.
+    Planned nodes that become empty are not launched.
     """
     components = together(state.groups)
     whole: set[int] = set()

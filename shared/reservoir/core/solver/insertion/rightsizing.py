@@ -1,8 +1,9 @@
-"""Smaller nodes once all is placed: replicas change places so that a node that is paid for can be of a cheaper type.
+"""Makes paid nodes of a finished plan cheaper: replicas move or change places so that a node can be of a cheaper type.
 
-Packing fills one node after the other, so the last ones get what is left over: much CPU beside little memory, or the
-other way round. A replica that goes to a node with room, or changes places with a smaller one there, often lets its
-node be the next smaller type. Nobody changes domain, and no other node has to grow.
+Packing fills one node after the other, so the last nodes get the replicas left over, which may need much CPU and little
+memory or the reverse. If one of them moves to a node with room, or changes places with a smaller replica there, its
+node can often be of the next smaller type. No replica leaves a domain in which a rule counts it, and no other node
+grows.
 """
 
 from collections import defaultdict
@@ -18,22 +19,22 @@ from reservoir.core.solver.problem.vectors import mask_of
 from reservoir.core.solver.solution.bins import Bin
 from reservoir.core.solver.solution.partial_plan import PartialPlan
 
-# Looking at five nodes counts one, comparing two replicas too; so many take about 5 ms.
+# An evaluation is the comparison of two replicas, or a look at five nodes. So many take about 5 ms.
 _EVALUATIONS_MAX = 5000
-# Of more nodes than this, the few that could be smaller are no part of the cost to speak of.
+# In a plan of more nodes, the few that could be smaller hardly lower its cost.
 _NODES_MAX = 300
-# So many cheaper types are tried for a node, the dearest first.
+# Cheaper types that are tried for a node, the dearest first.
 _TYPES_MAX = 4
 
 
-# Branches: who may become smaller, and one loop that ends by effort or time.
+# Branches: which nodes may become smaller, and one loop that ends when evaluations or time are used up.
 def rightsize_paid_nodes(insertion: Insertion) -> None:
-    """Launch paid nodes as cheaper types where moving or swapping replicas makes room for that, the emptiest first."""
+    """Change paid nodes to cheaper types if moving or swapping a replica allows it, the emptiest nodes first."""
     state = insertion.state
     if len(state.bins) > _NODES_MAX or state.catalogue.policy.expired():
         return
     swaps = _Swaps(insertion)
-    # Under minValues, what a node may be depends on all that it holds.
+    # Nodes of pools with minValues stay as they are: which types such a node may be depends on all its replicas.
     is_choosy = insertion.candidates.substitutes.concerns
     paid = [
         bin_
@@ -50,12 +51,12 @@ def rightsize_paid_nodes(insertion: Insertion) -> None:
 
 
 class _Swaps:
-    """Finds the shifts and swaps of replicas that let a node be of a cheaper type (Osman 1993)."""
+    """Finds moves and swaps of replicas after which a node can be of a cheaper type (shift and swap, Osman 1993)."""
 
     def __init__(self, insertion: Insertion) -> None:
         self._insertion, self._state = insertion, insertion.state
         self._fixed = _fixed(insertion.state)
-        self._cheaper_types: dict[int, list[LaunchOption]] = {}  # by option
+        self._cheaper_types: dict[int, list[LaunchOption]] = {}  # by option index
         self._sold_at = defaultdict[object, list[LaunchOption]](list)  # by pool and place
         for option in sorted(
             self._state.catalogue.options, key=attrgetter("price", "index"), reverse=True
@@ -64,7 +65,7 @@ class _Swaps:
         self.evaluations_left = _EVALUATIONS_MAX
 
     def shrink(self, bin_: Bin) -> bool:
-        """Let one of the bin's nodes be cheaper, if a shift or swap allows it; return whether one did."""
+        """Change one of the bin's nodes to a cheaper type if a move or swap allows it; return whether one did."""
         state = self._state
         assert bin_.option is not None
         load = [
@@ -89,17 +90,17 @@ class _Swaps:
     def _replica(self, bin_: Bin, index: int) -> RelaxedGroup:
         return self._state.groups[index].relaxed[bin_.levels[index]]
 
-    # Branches: asked for each pair of nodes: the cheap refusals first, in one loop.
+    # Branches: one loop, run for each pair of nodes, in which the cheap checks come first.
     def _fitting(
         self, bin_: Bin, need: Sequence[int]
     ) -> Iterator[tuple[Bin, int, int | None]]:
-        """Yield to which other node a replica of which group could go, and of which one could come instead.
+        """Yield (other node, group of the replica that goes there, group of the one that comes instead or None).
 
-        That is as far as resources go: ``need`` has to be free on the bin's node then, in each of them.
+        Groups are indices. Only resources are checked: the exchange must free at least ``need`` on the bin's node.
         """
         groups, (cpu, memory) = self._state.groups, need[:2]
-        loose = [index for index in bin_.contents if index not in self._fixed]
-        leaving = [index for index in loose if all(map(le, need, groups[index].request))]
+        movable = [index for index in bin_.contents if index not in self._fixed]
+        leaving = [index for index in movable if all(map(le, need, groups[index].request))]
         if not leaving:
             return
         self.evaluations_left -= len(self._state.bins) // 5
@@ -131,7 +132,7 @@ class _Swaps:
         gone: RelaxedGroup,
         come: RelaxedGroup | None,
     ) -> bool:
-        """Swap the replicas and change the node to the option; return whether every rule allows it."""
+        """Move or swap the replicas and change the node to the option; return whether every rule allows it."""
         state, scope = self._state, self._insertion.staying(node, node.levels)
         state.place(node, gone, -1)
         state.change_option(node, option)
@@ -144,7 +145,7 @@ class _Swaps:
         )
 
     def _joins(self, bin_: Bin, relaxed: RelaxedGroup, left: Bin) -> bool:
-        """Put a replica that left another node on a node that admits it; return whether it does."""
+        """Put a replica that left the node ``left`` on this one; return whether every rule allows it."""
         scope = self._insertion.staying(left, {relaxed.group.index: relaxed.level})
         return (
             scope.admits(bin_.labels)
@@ -152,9 +153,10 @@ class _Swaps:
         )
 
     def _cheaper(self, option: LaunchOption) -> list[LaunchOption]:
-        """Return a few cheaper types of the pool and the place, open to all whom the option is open to, dearest first.
+        """Return a few cheaper options of the same pool and place, the dearest first.
 
-        Of those that hold less than another of them, none.
+        They meet all requirement sets that the option meets. An option is left out if one before it is at least as
+        large in every resource.
         """
         if (found := self._cheaper_types.get(option.index)) is None:
             found = self._cheaper_types[option.index] = []
@@ -171,13 +173,17 @@ class _Swaps:
 
 
 def _pool_and_place(option: LaunchOption) -> tuple[object, ...]:
-    """Return what the types have in common that the pool may launch in one place."""
+    """Return a key that options have in common if they are of one pool and in one place."""
     return option.entry.index, *option.place_labels.items()
 
 
 def _fixed(state: PartialPlan) -> set[int]:
-    """Return the groups that leave no node: a price cap was reckoned with it, or somebody seeks company on it."""
-    sought = 0  # the terms of those who seek company
+    """Return the indices of the groups whose replicas stay on their nodes.
+
+    These are groups with a price cap, which was charged for the node; groups with affinity over hosts; and groups that
+    the affinity of another group over hosts selects.
+    """
+    sought = 0  # the mask of affinity terms
     for group in state.groups:
         for constraints in group.constraints:
             sought |= mask_of(near.term for near in constraints.affinity)
@@ -185,8 +191,8 @@ def _fixed(state: PartialPlan) -> set[int]:
     fixed: set[int] = set()
     for group in state.groups:
         affinity = group.constraints[0].affinity
-        seeks_company = any(near.topology_key == HOSTNAME for near in affinity)
-        is_company = bool(group.matching & sought)
-        if group.is_price_capped or seeks_company or is_company:
+        has_host_affinity = any(near.topology_key == HOSTNAME for near in affinity)
+        is_sought = bool(group.matching & sought)
+        if group.is_price_capped or has_host_affinity or is_sought:
             fixed.add(group.index)
     return fixed

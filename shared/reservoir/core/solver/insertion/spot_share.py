@@ -1,7 +1,7 @@
-"""Which spot is bought: none dearer than on-demand (R-115), none beyond a pool's share (rule 6).
+"""Replaces spot nodes that cost more than on-demand (R-115), and removes those beyond a spot pool's share (rule 6).
 
-Spot is cheaper than the same type on demand, but small types may be out of spot while large ones are not: the cheapest
-spot offering is then dearer than a small on-demand one. A spot pool is a type in a zone.
+Spot is cheaper than the same type on demand. But if small types are unavailable as spot and large ones are not, the
+cheapest spot offering may cost more than a small on-demand one. A spot pool is an instance type in a zone.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from reservoir.core.solver.solution.partial_plan import PartialPlan
 
 
 def replace_dear_spot(insertion: Insertion) -> None:
-    """Buy the cheapest on-demand offering instead, where there is one that costs less and holds the same."""
+    """Change each spot node to the cheapest on-demand substitute if that costs less."""
     state, substitutes = insertion.state, insertion.candidates.substitutes
     for bin_ in filter(_is_spot, state.bins):
         cheapest = substitutes.cheapest_on_demand(state, bin_)
@@ -25,7 +25,7 @@ def replace_dear_spot(insertion: Insertion) -> None:
             and bin_.option is not None
             and cheapest.price < bin_.option.price
         ):
-            # which takes no more of any limit than what it replaces
+            # No limit is checked, as a substitute takes no more of any than the option it replaces.
             state.change_option(bin_, cheapest)
 
 
@@ -39,10 +39,10 @@ def _is_spot(bin_: Bin) -> bool:
 
 
 def spread_spot(insertion: Insertion, place_leftovers: Callable[[], None]) -> None:
-    """Do without nodes of crowded spot pools; who was on them is placed anew where pools have room, or waits.
+    """Remove nodes of spot pools beyond their share; ``place_leftovers`` places their replicas anew, or they wait.
 
-    Where that is on demand the total is lower, so the shares are looked at again. Each time less is beyond a bound that
-    only gets lower, so this ends.
+    If replicas move to on-demand nodes, there are fewer spot nodes in all, which lowers the share. So the shares are
+    computed again until all pools keep them. The bound on a pool's nodes never rises, so this ends.
     """
     state, policy = insertion.state, insertion.state.catalogue.policy
     if policy.spot_pool_share_percent >= 100:
@@ -63,7 +63,7 @@ def spread_spot(insertion: Insertion, place_leftovers: Callable[[], None]) -> No
 
 
 def _most(state: PartialPlan, nodes: Counter[OfferingKey]) -> int:
-    """Return how many nodes one pool may hold; below the least total of the policy any number."""
+    """Return how many nodes one spot pool may hold: all, while there are fewer than the policy's least total."""
     policy, total = state.catalogue.policy, nodes.total()
     if total < policy.spot_share_from_nodes:
         return total
@@ -79,10 +79,10 @@ def _spot_nodes(state: PartialPlan) -> Counter[OfferingKey]:
 
 
 def _do_without(state: PartialPlan, nodes: Counter[OfferingKey], most: int) -> None:
-    """Take nodes out of crowded pools with who is on them, the lowest priority first.
+    """Remove nodes of spot pools with more than ``most`` nodes, those with the lowest priority first.
 
-    Who belongs together by rules over domains, or to a gang, goes as a whole: the rest alone might break the rule. No
-    more go than it takes to have so few spot nodes that shares mean nothing.
+    Gangs, and groups with rules over domains, are taken off all their nodes: the part that stayed might break the rule.
+    Removal stops once there are so few spot nodes that the policy's shares no longer apply.
     """
     too_many = nodes.total() - state.catalogue.policy.spot_share_from_nodes + 1
     dropped: set[int] = set()
@@ -102,13 +102,13 @@ def _do_without(state: PartialPlan, nodes: Counter[OfferingKey], most: int) -> N
 
 
 def _importance(state: PartialPlan, bin_: Bin) -> tuple[int, bool, int]:
-    """Sort nodes: those first that nobody misses much."""
+    """Return a sort key: nodes come first whose replicas have low priority and may be taken off alone."""
     priority = max(state.groups[index].priority for index in bin_.contents)
     return priority, bool(_whole(state, bin_)), bin_.uid
 
 
 def _whole(state: PartialPlan, bin_: Bin) -> list[int]:
-    """Return the groups on a node of which it is all or nothing."""
+    """Return the indices of the groups on a node that must be taken off as a whole."""
     return [
         index
         for index, level in bin_.levels.items()

@@ -61,7 +61,7 @@ def use_best_first(
     """Launch nodes until none of the ``items`` (a mask) is left, the bin type of the best score first.
 
     The score is the value of the bin type's pattern divided by its ``measure``; equals come in the given order.
-    ``bound`` is an upper bound of the score now, by which most bin types are never filled. ``fill`` finds the pattern.
+    ``bound`` is an upper bound of the score now, so that most bin types need not be filled. ``fill`` finds the pattern.
     """
     if packing.expired():
         return  # computing the first bounds takes long if there are many different replicas
@@ -75,6 +75,8 @@ def use_best_first(
             continue
         pattern = patterns[position]
         if not pattern or packing.repeats(pattern) == 0:
+            # Fewer replicas are left than when this score was computed, so its bound may have fallen. If another bin
+            # type may now be better, that one is looked at first.
             if (
                 (at_best := -bound(bin_type)) > score
                 and heap
@@ -87,6 +89,7 @@ def use_best_first(
             if value <= 0.0:
                 continue
             packing.filled.append((bin_type, pattern))
+            # The pattern's own score is no better than the bound. It is used only once it is the best of all.
             score = -round(value / measure(bin_type), 9)
             if heap and (score, position) > heap[0]:
                 heappush(heap, (score, position))

@@ -17,7 +17,7 @@ from reservoir.core.solver.problem.vectors import Vector, iter_bits, largest_sha
 _NO_OTHER_PLACE = 100.0
 # The exchange rates that are tried: the price of a memory unit, in prices of a millicore.
 _RATES = tuple(2.0 ** (step / 2) for step in range(-10, 11))
-# rates that price the whole demand at least at this part of the highest price are averaged
+# Rates are averaged at which the whole demand costs at least this part of the most that it costs at any rate.
 _NEARLY = 0.98
 _TINY = 1e-12
 # The part of a small node's price that is lost to its fixed costs, and to other replicas that fill it badly.

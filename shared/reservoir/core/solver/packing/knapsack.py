@@ -101,7 +101,7 @@ class _Ranking:
 
 
 class _ScoreWeights(NamedTuple):
-    """How an item's balance and size count beside its value for what it takes (all weights found by trial).
+    """How much an item's balance and size count in its score, beside its value for what it takes (found by trial).
 
     ``own_balance`` lowers the score of items that use one resource much more than the other, ``own_size`` raises the
     score of large items. ``exponents`` of the ratio of scarcity are tried one after the other until a node is nearly
@@ -131,7 +131,7 @@ _EDGES = {exponent: _edges(exponent) for exponent in (*_MANY.exponents, *_FEW.ex
 def _score(
     knapsack: "GreedyKnapsack", rate: float, weights: _ScoreWeights
 ) -> Callable[[int], tuple[float, int]]:
-    """Return the sort key of items at a rate: the most urgency for what an item takes comes first.
+    """Return the sort key of items at a rate: those with the most urgency for the resources that they take come first.
 
     Items that are balanced and large come before others of nearly the same score, as they fit only while there is room.
     """
@@ -159,7 +159,7 @@ class GreedyKnapsack:
         self.left: list[int] = [item_type.count for item_type in item_types]
         self.active = 0
         self.plain = 0  # the mask of items that request no accelerators
-        # the mask of items by the number of their host rule
+        # The mask of items by the number of their host rule.
         self._carriers = defaultdict[int, int](int)
         self._places = {_NO_RULE: UNLIMITED}
         for item_type in item_types:
@@ -189,12 +189,12 @@ class GreedyKnapsack:
         self._special_share = [
             largest_share(request[3:], largest) or 1.0 for request in self.requests
         ]
-        # the orders of all items by values, weights and rate; all forks share them
+        # The orders of all items by values, weights and rate; all forks share them.
         self._orders: dict[object, _Ranking] = {}
         self.reprice(values)
 
     def reprice(self, values: Sequence[float]) -> None:
-        """Fill with other values of items from now on."""
+        """Replace the values of items, by which nodes are filled from now on."""
         self.values = tuple(values)
         # Replicas with host rules need many nodes. They are chosen early, while each node still has room for one.
         self.urgency = [
@@ -204,7 +204,7 @@ class GreedyKnapsack:
         self._rankings: dict[_ScoreWeights, list[_Ranking | None]] = {
             weights: [None] * len(_RATES) for weights in (_MANY, _FEW, _DENSITY)
         }
-        # prices of CPU and memory by mask of items, then by rate
+        # Prices of CPU and memory by mask of items, then by rate.
         self._prices: dict[int, list[tuple[float, float]]] = {}
 
     def fork(self) -> "GreedyKnapsack":
@@ -219,7 +219,7 @@ class GreedyKnapsack:
         self._host_caps.update({rule.number: places for rule in rules})
 
     def take(self, index: int, count: int) -> None:
-        """Take replicas of an item from what is left."""
+        """Remove replicas of an item from those that are left."""
         self.left[index] -= count
         if self.left[index] == 0:
             self.active &= ~(1 << index)
@@ -308,7 +308,7 @@ class GreedyKnapsack:
     def _put_specials(
         self, mask: int, room: list[int], caps: dict[int, int], pattern: dict[int, int]
     ) -> None:
-        """Add items that request accelerators to ``pattern``, those first with the most value for their share of them.
+        """Add items that request accelerators to ``pattern``, the most value for the share of accelerators first.
 
         The CPU and memory of such a node are worth little beside its accelerators, so they do not count here.
         """

@@ -12,9 +12,9 @@ from reservoir.core.solver.packing.knapsack import Pattern
 from reservoir.core.solver.packing.packing import Packing
 from reservoir.core.solver.problem.vectors import iter_bits
 
-# sizes that are tried, for each mask of eligible items, for a node that one replica opens
+# Sizes that are tried, for each mask of eligible items, for a node that one replica opens.
 _SIZES = 7
-# from the fourth size on, each is dearer than the one before by at least this factor
+# From the fourth size on, each costs at least this many times as much as the one before.
 _STEP = 1.25
 # A size is chosen over a cheaper one if it loses less by more than this part of the cheapest size's price.
 _SMALLER_FIRST = 0.05
@@ -94,7 +94,7 @@ def _share_out(packing: Packing, loose: Sequence[ItemType], nodes: int) -> int:
 
 
 def _company(packing: Packing, members: Sequence[int]) -> float:
-    """Return the urgency of all replicas left of these items, which could share a node."""
+    """Return the total urgency of the replicas left of these items, all of which could share a node."""
     urgency, left = packing.knapsack.urgency, packing.left
     return sum([urgency[index] * left[index] for index in members])
 

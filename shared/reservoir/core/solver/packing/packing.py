@@ -114,7 +114,7 @@ class Packing:
         return bought
 
     def share(self, bin_type: BinType, pattern: Pattern) -> float:
-        """Return the largest share, over the node's resources, that the pattern uses of one of them."""
+        """Return the largest part of any one resource of the node that the pattern uses."""
         size = bin_type.option.allocatable
         return largest_share(map(sub, size, self.room_beside(dict(pattern), size)), size)
 

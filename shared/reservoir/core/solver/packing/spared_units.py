@@ -107,9 +107,9 @@ def may_move(best: Packing, use: PatternUse) -> bool:
 def _packed_again(
     base: Packing, best: Packing, reserved: Sequence[BinType], repack: Repacker
 ) -> Iterator[Packing]:
-    """Yield ``base`` with the replicas left packed again: greedily, and as ``repack`` improves that.
+    """Yield packings that go on from ``base``: greedy ones, each followed by what ``repack`` makes of it.
 
-    A greedy packing that leaves more replicas over than ``best`` is not yielded, nor improved.
+    A greedy packing that leaves more replicas over than ``best`` is left out.
     """
     for accelerated in _ACCELERATED:
         if base.expired():

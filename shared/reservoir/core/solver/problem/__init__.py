@@ -1,1 +1,1 @@
-"""What is to be decided: demand in groups, everything that can be launched, and the rules between them."""
+"""The problem that a solve decides: demand in groups, the options that can be launched, and rules between groups."""

@@ -1,8 +1,8 @@
-"""Everything that can be launched: a ``LaunchOption`` per pool, instance type and offering, and who accepts it.
+"""Everything that can be launched: a ``LaunchOption`` per pool, instance type and offering, and what it meets.
 
-Acceptance is a bit mask over *requirement sets* (each complete, with its tolerations and markets), because there
-are thousands of options and replicas but few different requirement sets: each is tested once per label value, not once
-per option.
+Each option has a mask of the *requirement sets* that it meets; a requirement set is complete, with its tolerations and
+markets. There are thousands of options and replicas but few different requirement sets, and each of them is tested once
+per label value and not once per option.
 """
 
 from collections import defaultdict
@@ -49,11 +49,11 @@ from reservoir.core.solver.problem.selection import Selection
 from reservoir.core.solver.problem.vectors import Dimensions, Vector, iter_bits, mask_of
 
 _OFFERING_KEYS = OFFERING_LABELS | RESERVATION_LABELS
-# labels that a place or the node itself decides, whatever its pool
+# Labels that the place or the node itself decides, whatever its pool.
 _NOT_OF_POOLS = _OFFERING_KEYS | {HOSTNAME}
 _place_order = attrgetter("zone_id", "capacity_type")
 _name = attrgetter("name")
-# A pool is repeated once per combination of values; beyond this many the later combinations are not offered.
+# A pool has one entry for each combination of values, but no more than this; later combinations are not offered.
 _COMBINATIONS_MAX = 64
 
 
@@ -72,15 +72,15 @@ class Entry:
     index: int
     pool: NodePool
     node_class: NodeClass
-    # the pool's, with what was chosen and what follows from its name and class
+    # the pool's requirements, with the chosen values and the labels that follow from its name and class
     requirements: Requirements
-    labels: Mapping[str, str]  # those that all of its nodes carry
+    labels: Mapping[str, str]  # the labels that all of its nodes carry
     types: Sequence[InstanceType]
     tier: int  # 0 for the heaviest weight
-    taints: tuple[Taint, ...]  # those that count for placing replicas on a new node
+    taints: tuple[Taint, ...]  # the taints that count for placing replicas on a new node
 
     def values(self, key: str) -> Iterable[str]:
-        """Return the values of a label that its nodes could have, as far as their place does not decide it."""
+        """Return the values that the label could have on its nodes, unless the place decides it."""
         if key in self.labels:
             return (self.labels[key],)
         found: set[str] = set()
@@ -93,7 +93,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class OfferedPlace:
-    """Where and on which market something is offered; what of an offering requirements can see."""
+    """Where and on which market instance types are offered: the part of an offering that requirements are about."""
 
     zone: str
     zone_id: str
@@ -108,7 +108,7 @@ class OfferedPlace:
         )
 
     def key(self, instance_type: InstanceType) -> OfferingKey:
-        """Name what is offered here of a type."""
+        """Return the key of the offering of a type in this place."""
         reservation_id = None if self.reservation is None else self.reservation.id
         return OfferingKey(
             instance_type.name, self.zone, self.zone_id, self.capacity_type, reservation_id
@@ -128,7 +128,7 @@ class OfferedPlace:
 
 @dataclass(eq=False)
 class LaunchOption:
-    """One thing that can be launched. ``requirement_sets`` is the mask of those that it meets."""
+    """An instance type that a pool can launch in one place. ``requirement_sets`` is the mask of those that it meets."""
 
     index: int
     entry: Entry
@@ -138,19 +138,19 @@ class LaunchOption:
     allocatable: Vector
     requirement_sets: int
     place_labels: Mapping[str, str]  # zone, market and reservation; one mapping per place
-    # the place's, kept here as it is asked for all the time
+    # the reservation of the place, copied here because it is read very often
     reservation: CapacityReservation | None = None
     on_demand_micro_usd: int = 0
-    unit_key: str = ""  # of its reservation's units; empty for what is bought
+    unit_key: str = ""  # names the units of its reservation; empty for a paid option
 
     @cached_property
     def key(self) -> OfferingKey:
-        """What the plan calls it; few of thousands of options are named."""
+        """The offering's key in a plan; it is made on demand, as plans name few of thousands of options."""
         return self.place.key(self.instance_type)
 
     @cached_property
     def labels(self) -> Mapping[str, str]:
-        """Every label that a node of this option will have, as far as it is known now."""
+        """All labels known now that a node of this option will have."""
         return {
             **self.instance_type.requirements.labels(),
             **self.entry.labels,
@@ -158,7 +158,7 @@ class LaunchOption:
         }
 
     def label(self, key: str) -> str | None:
-        """Return one label of a new node."""
+        """Return the value of one label of a new node; None if it will not have the label, as far as is known."""
         placed = self.place_labels.get(key)
         return self.labels.get(key) if placed is None else placed
 
@@ -172,17 +172,17 @@ def accepts(labels: Mapping[str, str], requirements: Iterable[Requirement]) -> b
     return True
 
 
-# a place with its labels, and the requirement sets that it meets
+# A place, its labels, and the mask of the requirement sets that it meets.
 _Met = tuple[OfferedPlace, Mapping[str, str], int]
-# a zone, its id, and on which market
+# A zone, its id, and the capacity type.
 _Market = tuple[str, str, CapacityType]
 
 
 @dataclass(slots=True)
 class OptionCatalogue:
-    """The options of a solve and the requirement sets they are tested against.
+    """The options of a solve and the requirement sets that they are tested with.
 
-    ``topology_keys`` are the labels that rules between workloads count by.
+    ``topology_keys`` are the labels in whose domains topology rules count replicas.
     """
 
     snapshot: Snapshot
@@ -191,19 +191,19 @@ class OptionCatalogue:
     dimensions: Dimensions
     requirement_sets: Sequence[RequirementSet]
     topology_keys: Set[str] = frozenset()
-    # asked for where there are reservations, and only there
+    # of no types if there are no reservations, as only reserved options need these prices
     prices: ReservedPrices = field(init=False)
     entries: list[Entry] = field(default_factory=list)
     options: list[LaunchOption] = field(default_factory=list)
-    # also what is full or unavailable now
+    # the labels of each place that an entry may launch in, full or unavailable ones included
     places: list[tuple[Entry, Mapping[str, str]]] = field(default_factory=list)
-    # By what makes pools alike, the requirement sets that each place of the earlier ones meets.
+    # For pools that are alike by this key: the requirement sets that each place of the earlier ones meets.
     _earlier: dict[object, list[dict[object, int]]] = field(default_factory=dict)
-    # by type
+    # by the name of the type
     _sold: dict[str, list[tuple[_Market, Offering]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Enumerate options, heaviest pools first."""
+        """Enumerate the options, pool by pool."""
         self.prices = ReservedPrices.of(
             self.snapshot.instance_types if self.snapshot.reservations else ()
         )
@@ -214,7 +214,7 @@ class OptionCatalogue:
             self._add_pool(pool, node_class, weights.index(pool.weight), asked)
 
     def _asked_of_pools(self) -> list[Requirement]:
-        """Return what any requirement set asks of labels that pools decide, each once."""
+        """Return the requirements of all requirement sets about labels that pools decide, each once."""
         asked: dict[Requirement, None] = {}
         for requirement_set in self.requirement_sets:
             for requirement in requirement_set.requirements.values():
@@ -236,7 +236,7 @@ class OptionCatalogue:
         counted_by = self.topology_keys - _NOT_OF_POOLS
         for settled in _variants(offered, types, asked, counted_by):
             admitted = [item for item in types if settled.meets(item.requirements)]
-            # one entry at least, so that somebody can be told why it sells nothing
+            # A pool without types has an entry too, from which the reason can be given why it sells nothing.
             if admitted or not types:
                 entry = Entry(
                     index=len(self.entries),
@@ -252,7 +252,10 @@ class OptionCatalogue:
                 self._add_options(entry)
 
     def _types_of(self, pool: NodePool, node_class: NodeClass) -> list[InstanceType]:
-        """Return the types that the pool allows and its class has images for, by name, as the class launches them."""
+        """Return the types, by name, that the pool allows and its class has images for.
+
+        If the class's storage or kubelet settings matter, each type has the capacity of a node that the class launches.
+        """
         types: list[InstanceType] = []
         for item in sorted(self.snapshot.instance_types, key=_name):
             if has_image(node_class, item) and pool.requirements.meets(item.requirements):
@@ -296,7 +299,10 @@ class OptionCatalogue:
     def _places_met(
         self, entry: Entry, reserved: Mapping[str, Iterable[CapacityReservation]]
     ) -> dict[object, _Met]:
-        """Return what each place meets where a type of the entry is sold or reserved, by unit or by market and zone."""
+        """Return what each place meets, for all places in which a type of the entry is sold or reserved.
+
+        The keys are the reservation's units, or the market and zone.
+        """
         met: dict[object, _Met] = {}
         for item in entry.types:
             for reservation in reserved.get(item.name, ()):
@@ -309,7 +315,7 @@ class OptionCatalogue:
         return met
 
     def _sold_of(self, item: InstanceType) -> list[tuple[_Market, Offering]]:
-        """Return what is sold of a type, in order; types are looked at once for each pool."""
+        """Return the markets and offerings of a type, sorted; they are kept, as each pool reads them again."""
         known = self._sold.get(item.name)
         if known is None:
             known = self._sold[item.name] = []
@@ -321,10 +327,10 @@ class OptionCatalogue:
     def _is_served(
         self, entry: Entry, meeting: Sequence[int], met: Mapping[object, _Met]
     ) -> bool:
-        """Whether an earlier pool sells the same to all whom this one could serve; who is first is Karpenter's (R-39).
+        """Whether an earlier pool offers the same to all requirement sets that this pool meets; then it adds nothing.
 
-        Plans would take the earlier one anyway. What bounds a pool (limits, minValues) or is counted by its labels
-        keeps it apart.
+        Plans would use the earlier pool anyway; the order of pools is Karpenter's (R-39). A pool adds something if it
+        has limits or minValues, or other values of labels that topology rules count by.
         """
         asked_of_pool = entry.pool.requirements.values()
         wants_variety = any(requirement.min_values for requirement in asked_of_pool)
@@ -351,7 +357,7 @@ class OptionCatalogue:
         reserved: Iterable[CapacityReservation],
         met: Mapping[object, _Met],
     ) -> Iterator[tuple[_Met, int]]:
-        """Yield where a type is to be had now, and its price there; ``met`` is what each place meets."""
+        """Yield each place where the type is available now, and its price there; ``met`` is what each place meets."""
         for reservation in reserved:
             if reservation.free_units <= 0:
                 continue
@@ -364,9 +370,9 @@ class OptionCatalogue:
                 yield met[market], price_atto_usd(offering.price_micro_usd_per_hour)
 
     def _meeting_types(self, entry: Entry) -> list[int]:
-        """Return, per type, the requirement sets that it meets (as far as zone and market do not matter)."""
+        """Return, for each type, the mask of the requirement sets that it meets, zone and market aside."""
         types_meeting: dict[Requirement, int] = {}
-        # by the types that meet them: many requirement sets are met by the same
+        # Requirement sets by the mask of the types that meet them, as many sets are met by the same types.
         grouped = defaultdict[int, int](int)
         for bit, wanted in enumerate(self.requirement_sets):
             if tolerates_all(entry.taints, wanted.selection.tolerations) is None:
@@ -389,7 +395,7 @@ class OptionCatalogue:
     def _meeting_place(self, entry: Entry, place: OfferedPlace) -> _Met:
         """Return the requirement sets that a place meets, if the pool allows it and may launch there now."""
         labels, status = place.labels(), entry.node_class.status
-        # A class whose subnets are not known yet may have one anywhere.
+        # If the subnets of a class are not known yet, it may have one in any zone.
         has_subnet = not status.subnets or any(
             subnet.zone_id == place.zone_id for subnet in status.subnets
         )
@@ -424,7 +430,7 @@ class OptionCatalogue:
     def is_in_time(
         self, drain: BlockDrain | None, selection: Selection, notice_s: int
     ) -> bool:
-        """Whether such work, started now, is through before its node drains with so many seconds of notice."""
+        """Whether work that starts now ends before its node drains, with ``notice_s`` seconds of notice."""
         if drain is None:
             return True
         drains_at = drain.for_notice(notice_s).starts_at
@@ -436,10 +442,10 @@ class OptionCatalogue:
         return self.now + timedelta(seconds=selection.duration_s) <= drains_at
 
     def in_time_together(self, met: int, drain: BlockDrain | None) -> list[int]:
-        """Split requirement sets, each of them in time by itself, by who may share a node that drains so.
+        """Return masks of requirement sets whose work may share a node of this block; each set by itself is in time.
 
-        A node drains as early as the longest notice on it asks for. Masks are as large as that allows and may overlap;
-        shorter notices come first.
+        A node drains as early as the longest notice on it asks for, which may be too early for work that wants a
+        shorter one. Masks are as large as that allows and may overlap; those with shorter notices come first.
         """
         if drain is None:
             return [met]
@@ -449,8 +455,8 @@ class OptionCatalogue:
         for notice_s in sorted(notices_s, reverse=True):
             together: list[int] = []
             for bit, selection in selections.items():
-                asks_for_no_more = selection.notice_s <= notice_s
-                if asks_for_no_more and self.is_in_time(drain, selection, notice_s):
+                wants_no_longer_notice = selection.notice_s <= notice_s
+                if wants_no_longer_notice and self.is_in_time(drain, selection, notice_s):
                     together.append(bit)
             mask = mask_of(together)
             is_part_of_longer = any(not mask & ~longer for longer in found)
@@ -460,7 +466,7 @@ class OptionCatalogue:
 
 
 def _about_places(requirements: Requirements) -> Iterator[Requirement]:
-    """Yield the requirements that a place, not a pool or a type, decides."""
+    """Yield the requirements about labels that the place decides."""
     for key, requirement in requirements.items():
         if key in _OFFERING_KEYS:
             yield requirement
@@ -472,11 +478,12 @@ def _variants(
     asked: Iterable[Requirement],
     counted_by: Set[str],
 ) -> Iterator[Requirements]:
-    """Yield what a pool offers once per distinguishable kind of node that it could make, with settled labels.
+    """Yield the pool's requirements with a value chosen for each unsettled label, once for each useful choice.
 
-    A key is unsettled when workloads ask about it and neither the pool nor the instance types settle its value, so that
-    two workloads could want different values: they must then not meet on one node (S-145). What replicas are
-    ``counted_by`` is unsettled too, each value by itself (R-62). Nobody cares about the pool's other choices (R-68).
+    A label is unsettled if requirement sets ask for it and neither the pool nor the instance types fix its value. Two
+    workloads could then want different values, and must not share a node (S-145). A label that topology rules are
+    ``counted_by`` is unsettled too, and each of its values is a choice (R-62). Of other labels that the pool lists
+    values for, the first value is chosen, as no workload asks for them (R-68).
     """
     by_key = {key: list[Requirement]() for key in counted_by & offered.keys()}
     for requirement in asked:
@@ -502,7 +509,7 @@ def _variants(
 
 
 def _is_choice(of_pool: Requirement, types: Sequence[InstanceType]) -> bool:
-    """Whether the pool alone lists what a label may be, and wants no variety of it."""
+    """Whether the pool alone lists the values of a label, and has no minValues for it."""
     is_listed = (
         of_pool.key not in WELL_KNOWN and not of_pool.complement and bool(of_pool.values)
     )
@@ -522,7 +529,8 @@ def _is_unsettled(
     names_values = any(
         not requirement.complement and requirement.values for requirement in asked
     )
-    # An unknown key has no values to choose from, and nobody can disagree about one that nobody asks a value of.
+    # A label that the pool does not name is unsettled only if it is well known, as others have no values to choose
+    # from, and if some requirement set names values of it, as otherwise no two of them could differ.
     if of_pool is None and not (key in WELL_KNOWN and names_values):
         return False
     return not _is_settled(of_pool) and not all(
@@ -538,7 +546,7 @@ def _is_settled(requirement: Requirement | None) -> bool:
     )
 
 
-# Branches: three loops, over types, over values that somebody names, over those that the pool allows.
+# Branches: three loops: over types, over requirements that name values, and over candidate values.
 def _choices(
     offered: Requirement,
     types: Sequence[InstanceType],
@@ -547,7 +555,10 @@ def _choices(
     may_lack: bool,
     is_counted: bool,
 ) -> list[Requirement]:
-    """Return one allowed value per distinguishable behaviour towards workloads and types, and at last none at all."""
+    """Return an allowed value for each set of requirements that values meet; if ``may_lack``, also the label's absence.
+
+    Values that meet the same requirements of workloads and types are alike, unless topology rules count by the label.
+    """
     key = offered.key
     of_types: dict[Requirement, None] = {}  # each once
     for instance_type in types:
@@ -577,9 +588,9 @@ def _choices(
 
 
 def _types_meeting(entry: Entry, wanted: Requirement) -> int:
-    """Return a mask over the types: those whose instances, in this pool, could meet one requirement (R-11)."""
+    """Return the mask of the entry's types whose instances could meet one requirement (R-11)."""
     of_pool = entry.requirements.get(wanted.key)
-    # Where nobody defines a well-known key, a node is allowed to turn out right (R-12).
+    # If neither pool nor type defines a well-known label, a node may still turn out to have the right value (R-12).
     may_turn_out = wanted.allows_absence or wanted.key in WELL_KNOWN
     undefined = may_turn_out if of_pool is None else _can_meet(of_pool, wanted)
     mask = 0
@@ -599,5 +610,5 @@ def _can_meet(offered: Requirement, wanted: Requirement) -> bool:
 
 
 def _covers(known: Mapping[object, int], masks: Mapping[object, int]) -> bool:
-    """Whether all requirement sets of ``masks`` are among those of ``known``, place by place."""
+    """Whether, in each place, the requirement sets of ``masks`` are among those of ``known``."""
     return all(not sets & ~known[about] for about, sets in masks.items())

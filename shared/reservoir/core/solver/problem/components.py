@@ -1,7 +1,7 @@
-"""Groups that topology rules connect.
+"""Which groups topology rules connect.
 
-Groups and terms form a graph: a group that carries or matches a term is its neighbour. What happens in one connected
-component does not matter to the others.
+Groups and terms are the nodes of a graph, with an edge between a term and each group that carries it or that it
+selects. Placements in one connected component do not change what is allowed in another.
 """
 
 from collections import defaultdict
@@ -16,7 +16,7 @@ from reservoir.core.solver.problem.vectors import iter_bits
 
 @dataclass(slots=True, eq=False)
 class Component:
-    """Groups that rules connect, in the order of the queue; or with no ``terms`` some that no rule concerns."""
+    """Groups that rules connect, in the order of the queue; without ``terms``, groups that no rule concerns."""
 
     groups: list[Group]
 
@@ -27,12 +27,12 @@ class Component:
 
     @property
     def terms(self) -> int:
-        """The mask of the terms that the groups carry or match."""
+        """The mask of the terms that the groups carry or that select them."""
         return reduce(or_, (class_.terms for class_ in self.classes))
 
 
 def connected_components(groups: Sequence[Group]) -> list[Component]:
-    """Return the connected components, in the order of their first group; those that no rule concerns are one."""
+    """Return the connected components, in the order of their first group; groups without any rule are one of them."""
     component_of = connected(group.equivalence_class.terms for group in groups)
     found = defaultdict[int, list[Group]](list)
     for group in groups:
@@ -41,7 +41,7 @@ def connected_components(groups: Sequence[Group]) -> list[Component]:
 
 
 def connected(masks: Iterable[int]) -> dict[int, int]:
-    """Return, by mask, which of the masks stands for its connected component: those that share a bit are connected."""
+    """Return, for each mask, the mask that represents its connected component; masks that share a bit are connected."""
     parent: dict[int, int] = {}
     owner_of: dict[int, int] = {}
     for mask in dict.fromkeys(masks):
@@ -52,7 +52,7 @@ def connected(masks: Iterable[int]) -> dict[int, int]:
 
 
 def _root(parent: dict[int, int], item: int) -> int:
-    """Return who stands for the mask's component, and shorten the way to it."""
+    """Return the mask that represents the component of ``item``, and shorten the path to it (union-find)."""
     while parent[item] != item:
         parent[item] = parent[parent[item]]
         item = parent[item]
@@ -60,7 +60,7 @@ def _root(parent: dict[int, int], item: int) -> int:
 
 
 def together(groups: Sequence[Group]) -> dict[int, frozenset[int]]:
-    """Return, by group, the groups that rules connect with it (indices); nobody else has to do with where it is."""
+    """Return, by group index, the indices of the groups that rules connect with it, itself included."""
     found = {group.index: frozenset((group.index,)) for group in groups}
     for component in connected_components(groups):
         if component.terms:
@@ -72,9 +72,11 @@ def together(groups: Sequence[Group]) -> dict[int, frozenset[int]]:
 def assignable_components(
     components: Iterable[Component], priority: int, one_by_one: Set[int]
 ) -> list[Component]:
-    """Return what can be packed of the components: not gangs, price caps, ``one_by_one``, and other priorities.
+    """Return the components whose groups can be packed by counts.
 
-    Where there are terms, that is all of a component or nothing: they would have to be kept between two placements.
+    Groups of other priorities, gangs, groups with a price cap and those in ``one_by_one`` (indices) cannot. If a
+    component has terms and one of its groups cannot, none is packed: the terms would have to be kept between the groups
+    that are packed and those that are inserted.
     """
     found = []
     for component in components:

@@ -1,4 +1,8 @@
-"""The problem: demand as groups of interchangeable replicas (everything later works on counts), and what there is."""
+"""The scheduling problem: the pending demand in groups of interchangeable replicas, and the options to launch.
+
+Everything later works on the counts of groups. Groups that accept the same nodes and have the same topology rules share
+an equivalence class.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -29,73 +33,77 @@ from reservoir.core.solver.problem.topology import (
 )
 from reservoir.core.solver.problem.vectors import Vector, iter_bits, mask_of
 
-# What says nothing about whether replicas are interchangeable: beside what they accept, which is their class.
+# The fields of a workload that do not decide whether its replicas are interchangeable with others of the same class.
 _GROUPED: Final = Likeness(
     Workload,
     {
         **{name: reason for name, reason in NOT_ABOUT_PLACES.items() if name != "priority"},
-        **dict.fromkeys(ACCEPTS.names, "what it accepts and carries is its class"),
+        **dict.fromkeys(
+            ACCEPTS.names, "its equivalence class says what it accepts and has"
+        ),
     },
 )
 _DEMANDED: Final = Likeness(
     Demand,
     {
-        "workload": "is told apart above",
+        "workload": "its own likeness is in the key",
         "pending_count": "members are counted",
-        "pending_since": "members are sorted by it; the markets that a ladder has reached are of the class",
-        "budget_atto_usd_per_hour": "who has one is a group of their own",
-        "was_late": "decides who has a pass to itself, not where it may run",
-        "withheld": "stands beside, as far as the ladder has reached it",
+        "pending_since": "members are sorted by it; the class says which markets a ladder has reached",
+        "budget_atto_usd_per_hour": "a workload with a budget is a group of its own",
+        "was_late": "decides which demand has a pass to itself, not where it may run",
+        "withheld": "is in the key beside it, as far as the ladder has reached it",
     },
 )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EquivalenceClass:
-    """What groups share that differ in request, priority or owner alone: what they accept, and their topology rules.
+    """The nodes that groups accept and their topology rules; their request, priority and owner may differ.
 
-    There are many groups and few classes, so what depends on the class alone is found once per class.
+    There are many groups and few classes, so whatever depends on the class alone is computed once for each class.
     """
 
     levels: tuple[Level, ...]
-    matching: int  # the terms that select them
+    matching: int  # the mask of the terms that select the groups
     requirement_sets: tuple[int, ...]  # masks by level
     constraints: tuple[Constraints, ...]  # by level
-    # by level: topology keys of their gang and of rules about them
+    # by level: the topology keys of the groups' gang, of the terms that select them, and of those that they carry
     pinned_labels: tuple[frozenset[str], ...]
-    terms: int  # those that select them and those that they carry
+    terms: int  # the mask of the terms that select the groups and of those that they carry
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Group:
-    """Interchangeable replicas: same request, same requirement sets at every level, same matches.
+    """Interchangeable replicas: the same request, requirement sets and topology rules at every level, and priority.
 
-    ``members`` are (workload key, replicas, pending since), oldest first. ``requirement_sets`` has a mask of those
-    that are acceptable per level. Gangs and workloads with a price cap are alone in their group.
-    Levels, matching and constraints are those of the equivalence class, kept here too because they are asked for all
-    the time.
+    ``members`` are (workload key, replicas, pending since), the oldest first. ``requirement_sets`` has, for each level,
+    the mask of those of which one must hold. A gang is alone in its group, as is a workload with a price cap. Levels,
+    matching and constraints are those of the equivalence class; they are copied here because they are read very often.
     """
 
     index: int
     equivalence_class: EquivalenceClass
-    workload: Workload  # one of them, for everything that is the same
+    workload: Workload  # one of the members, to read what all have in common
     priority: int
     request: Vector
     levels: tuple[Level, ...]
     matching: int
     requirement_sets: tuple[int, ...]
     constraints: tuple[Constraints, ...]
-    # what it pays for is bounded: then it shares no node that is being bought
+    # whether a price cap or budget bounds what it pays; it then shares no node that the plan buys
     is_price_capped: bool
     # what its team's budget leaves for new nodes, in atto-USD an hour
     team_budget: int | None
-    withheld: tuple[Withheld, ...]  # what a quota of its team keeps it from
+    withheld: tuple[Withheld, ...]  # the markets that a quota of its team denies it
     members: Sequence[tuple[str, int, datetime]]
-    count: int  # all replicas
+    count: int  # the replicas of all members
 
     @property
     def relaxed(self) -> tuple["RelaxedGroup", ...]:
-        """Itself at each level, from all preferences to none; not kept, since a cycle would outlive the pass."""
+        """The group at each level, from all preferences to none.
+
+        It is made anew for each call: if the group kept it, the reference cycle would outlive the pass.
+        """
         return tuple(
             map(
                 RelaxedGroup,
@@ -109,7 +117,7 @@ class Group:
 
 @dataclass(slots=True, eq=False)
 class RelaxedGroup:
-    """A group whose replicas have given up their first ``level`` preferences, and what they still insist on."""
+    """A group whose replicas have given up their first ``level`` preferences, with the rules that are left."""
 
     group: Group
     level: int
@@ -121,7 +129,7 @@ class RelaxedGroup:
 class SchedulingProblem:
     """The options of a solve, its demand in groups, and the terms of topology rules.
 
-    ``unread``: demand for which time did not last, in no group.
+    ``unread`` is demand that there was no time to read; it is in no group.
     """
 
     catalogue: OptionCatalogue
@@ -140,7 +148,7 @@ class SchedulingProblem:
 
 
 def build_groups(queue: PendingQueue, catalogue: OptionCatalogue) -> list[Group]:
-    """Group the pending demand; its topology is over the domains that the market and the nodes have."""
+    """Return the pending demand in groups, with topology rules over the domains that pools and nodes have."""
     keys = [key.topology_key for key in queue.terms.keys]  # by term
     domains = _known_domains(catalogue, set(keys))
     classes: dict[object, EquivalenceClass] = {}
@@ -175,7 +183,7 @@ def _equivalence_class(
     domains: Domains,
     topology_keys: Sequence[str],
 ) -> EquivalenceClass:
-    """Return the class of a demand; ``topology_keys``: by term."""
+    """Return the equivalence class of a demand; ``topology_keys`` has the key of each term, by number."""
     workload = pending.demand.workload
     matching = queue.terms.matching(workload)
     pinned = {topology_keys[term] for term in iter_bits(matching)}
@@ -230,7 +238,7 @@ def _group(
 
 
 def _known_domains(catalogue: OptionCatalogue, keys: Iterable[str]) -> Domains:
-    """Return every domain of the topology keys: what the pools could make, and what the nodes have (R-62)."""
+    """Return every domain of the topology keys, of nodes that pools could launch and of nodes that exist (R-62)."""
     found: dict[str, dict[str, set[tuple[Taint, ...]]]] = {}
     for key in keys:
         domains = found[key] = defaultdict(set)

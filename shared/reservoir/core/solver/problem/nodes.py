@@ -1,4 +1,7 @@
-"""Existing and in-flight nodes: which take replicas, in which order, and who runs on them already."""
+"""What a solve needs to know of existing and in-flight nodes: which take replicas, in which order, and what runs there.
+
+Nodes that are alike for requirement sets are compared with them once (``_MET_ALIKE``).
+"""
 
 from collections.abc import Sequence, Set
 from operator import sub
@@ -13,8 +16,8 @@ from reservoir.core.solver.problem.selection import Selection, required
 from reservoir.core.solver.problem.topology import Terms, near_key
 from reservoir.core.solver.problem.vectors import PODS_INDEX, mask_of
 
-# What of a node says nothing about the requirement sets that it meets. Beside the rest stand the labels that somebody
-# asks for and the taints that count.
+# The fields of a node that do not decide which requirement sets it meets. A memo key has the other fields, and beside
+# them the labels that some requirement set asks for and the taints that count.
 _MET_ALIKE: Final = Likeness(
     Node,
     {
@@ -24,27 +27,27 @@ _MET_ALIKE: Final = Likeness(
         "instance_type": "its label says it",
         "zone": "its label says it",
         "zone_id": "its label says it",
-        "labels": "stand beside, as far as somebody asks",
-        "allocatable": "what is free is found by node",
-        "used": "what is free is found by node",
-        "placements": "who is there already is counted by node",
-        "taints": "those that count stand beside",
+        "labels": "those that are asked for are in the memo key beside it",
+        "allocatable": "free resources are computed for each node",
+        "used": "free resources are computed for each node",
+        "placements": "replicas on it are counted for each node",
+        "taints": "those that count are in the memo key beside it",
         "reservation_id": "its label says it",
         "price_atto_usd_per_hour": "it is paid for already",
-        "created_at": "nobody asks how old a node is",
-        "leaves_at": "stands beside where a block drains; elsewhere it would tell every node apart for nothing",
+        "created_at": "no requirement is about the age of a node",
+        "leaves_at": "is in the memo key if a block drains; elsewhere it would only make every node different",
         "initialized": "the taints that count say it",
-        "deleting": "what takes no replicas is not asked",
-        "leaving": "who was withdrawn and is still there counts for its team alone",
+        "deleting": "a deleting node takes no replicas and is not compared",
+        "leaving": "withdrawn replicas that are still there count for their team alone",
     },
 )
 
 
 def fill_order(node: Node) -> tuple[bool, int, str]:
-    """Sort nodes as they are filled: initialised ones first (R-45), then those that consolidation would remove last.
+    """Return the sort key by which nodes are filled: initialised ones first (R-45), then the last to be consolidated.
 
-    That is what saves least for each replica that must move: reserved nodes, then cheap or crowded ones. Replicas that
-    are put on a node about to be removed would have to move again.
+    Replicas on a node that consolidation removes would have to move again. It removes those nodes last that save the
+    least for each replica that must move: reserved nodes, then cheap or crowded ones.
     """
     replicas = sum([placed.count for placed in node.placements])
     return (
@@ -55,16 +58,19 @@ def fill_order(node: Node) -> tuple[bool, int, str]:
 
 
 def _leaves_in_time(node: Node, selection: Selection) -> bool:
-    """Whether the notice that the work asks for leaves what runs on the node the time that it said it takes."""
+    """Whether the replicas on the node have the time that they need, if the node drains as early as this work asks for.
+
+    A node of a Capacity Block drains as early as the longest notice on it asks for.
+    """
     drain = node.block_drain
     if drain is None or node.leaves_at is None:
         return True
-    told_at = drain.for_notice(selection.notice_s).starts_at
-    return told_at == drain.starts_at or node.leaves_at <= told_at
+    drains_at = drain.for_notice(selection.notice_s).starts_at
+    return drains_at == drain.starts_at or node.leaves_at <= drains_at
 
 
 class NodeFacts:
-    """What a solve must know of the nodes of its snapshot."""
+    """What a solve needs to know of the nodes of its snapshot; ``ordered`` has them in the order of filling."""
 
     def __init__(self, catalogue: OptionCatalogue, terms: Terms) -> None:
         snapshot = catalogue.snapshot
@@ -81,13 +87,13 @@ class NodeFacts:
         self._of_workloads: dict[str, tuple[int, int]] = {}
 
     def takes_replicas(self, node: Node) -> bool:
-        """Whether the node is a destination at all: not deleting, not draining."""
+        """Whether replicas may be placed on the node at all: it is neither being deleted nor draining."""
         return not node.deleting and (
             node.drain_at is None or self._catalogue.now < node.drain_at
         )
 
     def free(self, node: Node) -> list[int]:
-        """Return what is left on the node. Its pods count even where ``used`` does not list them."""
+        """Return the free resources of the node. Its replicas count as pods even if ``used`` does not list them."""
         dimensions = self._catalogue.dimensions
         used = node.used.amounts(dimensions.names)
         used[PODS_INDEX] = max(
@@ -96,7 +102,7 @@ class NodeFacts:
         return list(map(sub, dimensions.capacity(node.allocatable), used))
 
     def requirement_sets(self, node: Node) -> int:
-        """Return the requirement sets that the node meets, in the strict form: it has a label or has it not (R-13)."""
+        """Return the mask of the requirement sets that the node meets; it has a label or does not have it (R-13)."""
         labels = tuple(map(node.labels.get, self._asked))
         taints = self._catalogue.snapshot.binding_taints(node)
         memo_key = (labels, taints, _MET_ALIKE.key(node), node.drain_at and node.leaves_at)
@@ -120,7 +126,7 @@ class NodeFacts:
         )
 
     def residents(self, node: Node) -> tuple[tuple[int, int, int], ...]:
-        """Return (matching, anti mask, count) of what runs on the node, as far as any term cares."""
+        """Return (matching, anti mask, count) of replicas on the node that terms select or that carry anti-affinity."""
         if not self._terms.keys:
             return ()
         found = [
@@ -130,9 +136,9 @@ class NodeFacts:
         return tuple([resident for resident in found if any(resident[:2])])
 
     def running_cost(self, keys: Set[str]) -> dict[str, int]:
-        """Return what the nodes under running replicas of these workloads cost an hour, in atto-USD.
+        """Return the cost of the nodes with running replicas of these workloads, in atto-USD an hour by workload key.
 
-        A node that several workloads share is charged to each in proportion to replicas, rounded up.
+        A node that several workloads share is charged to each in proportion to its replicas, rounded up.
         """
         costs: dict[str, int] = {}
         for node in self.ordered if keys else ():
@@ -145,7 +151,7 @@ class NodeFacts:
         return costs
 
     def _of_workload(self, key: str) -> tuple[int, int]:
-        """Return the terms that a running workload matches, and those by which it keeps others away."""
+        """Return the masks of the terms that select a running workload, and of its required anti-affinity terms."""
         workload, terms = self._workloads.get(key), self._terms
         if workload is None:
             return 0, 0

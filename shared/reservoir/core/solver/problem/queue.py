@@ -1,4 +1,7 @@
-"""The pending demand in queue order, with what each accepts now, before anything is known of the market."""
+"""The pending demand in the order of the queue, with the nodes that each demand accepts now.
+
+Requirement sets and topology terms are numbered here, before the options on the market are enumerated.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,28 +21,31 @@ from reservoir.core.solver.problem.selection import Level, levels
 from reservoir.core.solver.problem.topology import Terms
 from reservoir.core.solver.problem.vectors import Dimensions, mask_of
 
-# Of the time of a solve, for reading its demand. To place what was read takes fifty times as long as to read it, so
-# there would be no time for what is not read by then.
+# The part of a solve's time in which its demand is read. Placing demand takes fifty times as long as reading it, so
+# there would be no time to place demand that has not been read by then.
 _READING_PERCENT: Final = 4
-# So many are read between two looks at the clock. They take milliseconds, so small demand is read as a whole.
+# Demands that are read between two looks at the clock. This takes milliseconds, so a small demand is always read whole.
 _READ_AT_ONCE: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
 class PendingDemand:
-    """A demand and what it accepts now. Demands that accept the same and have the same terms share their ``levels``."""
+    """A demand and the nodes that it accepts now.
+
+    Demands that accept the same nodes and have the same terms share their ``levels``.
+    """
 
     demand: Demand
     levels: tuple[Level, ...]
     levels_number: int  # the same for demands that share their levels
-    withheld: tuple[Withheld, ...]  # what a quota of its team keeps it from
+    withheld: tuple[Withheld, ...]  # the markets that a quota of its team denies it
 
 
 @dataclass(frozen=True, slots=True)
 class PendingQueue:
-    """The pending demand of a solve, with the terms it speaks of and the requirement sets it has, both numbered.
+    """The pending demand of a solve, with its topology terms and its requirement sets, both numbered.
 
-    ``unread`` came last in the order of the queue, after time to read it was over.
+    ``unread`` is the end of the queue, which there was no time to read.
     """
 
     pending: Sequence[PendingDemand]
@@ -69,14 +75,14 @@ class PendingQueue:
     def catalogue(
         self, snapshot: Snapshot, now: datetime, policy: SchedulingPolicy
     ) -> OptionCatalogue:
-        """Return what of the snapshot can be launched, as this demand sees it."""
+        """Return the launch options of the snapshot, with the requirement sets of this demand that each meets."""
         keys = {key.topology_key for key in self.terms.keys}
         return OptionCatalogue(
             snapshot, now, policy, self.dimensions, list(self.requirement_sets), keys
         )
 
     def masks(self, levels: Iterable[Level]) -> tuple[int, ...]:
-        """Return, as a mask by level, the complete requirement sets of which one must hold."""
+        """Return, for each level, the mask of the complete requirement sets of which one must hold."""
         masks: list[int] = []
         for level in levels:
             selection = level.selection
@@ -88,7 +94,7 @@ class PendingQueue:
 def _numbered_requirement_sets(
     pending: Iterable[PendingDemand],
 ) -> dict[RequirementSet, int]:
-    """Return a number for each requirement set of any level, in the order in which they appear first."""
+    """Return the number of each requirement set of any level, in the order of first appearance."""
     number_of: dict[RequirementSet, int] = {}
     for one in _distinct(pending):
         for level in one.levels:
@@ -99,12 +105,12 @@ def _numbered_requirement_sets(
 
 
 def _distinct(pending: Iterable[PendingDemand]) -> Iterable[PendingDemand]:
-    """Return one of all demands that share their levels."""
+    """Return one demand of each set that shares its levels."""
     return {each.levels_number: each for each in pending}.values()
 
 
 def _queue_order(demand: Demand) -> tuple[int, int, int, datetime, str]:
-    """Sort by priority, CPU, memory, age, name (R-41; the priority is ours)."""
+    """Return the sort key of the queue: priority, CPU, memory, age, name (R-41, which has no priority)."""
     workload = demand.workload
     requests = workload.requests
     return (
@@ -116,28 +122,28 @@ def _queue_order(demand: Demand) -> tuple[int, int, int, datetime, str]:
     )
 
 
-# What says nothing about what a workload accepts and which terms it has.
+# The fields of a workload that do not decide which nodes it accepts and which terms it has.
 NOT_ABOUT_PLACES: Final = {
-    "namespace": "where its terms look stands beside, if it has any",
+    "namespace": "is in the key beside it, if the workload has terms, which look into it",
     "name": "it names the workload",
     "generation": "only the newest generation is in a snapshot",
-    "replicas": "what is pending is counted by demand",
+    "replicas": "the demand counts the pending ones",
     "requests": "groups are formed by them later",
-    "labels": "those of matchLabelKeys stand beside; which terms select it is told apart when groups are formed",
+    "labels": "those of matchLabelKeys are in the key beside it; groups are formed by the terms that select it",
     "annotations": "nothing reads them",
     "priority": "groups are formed by it later",
     "gang": "a gang is a group of its own",
-    "fallback": "the markets that it has reached stand beside",
-    "max_price_micro_usd_per_hour": "who has one is a group of their own",
+    "fallback": "the markets that it has reached are in the key beside it",
+    "max_price_micro_usd_per_hour": "a workload with a price cap is a group of its own",
     "do_not_disrupt": "a solve ends no node",
-    "handover": "when a replica may start is no matter of where it is",
-    "rolling_update": "when a replica is replaced is no matter of where it is",
-    "unknown": "what a newer release means by it this one does not know",
+    "handover": "it decides when a replica may start, not where",
+    "rolling_update": "it decides when a replica is replaced, not where",
+    "unknown": "only a newer release knows what it means",
 }
 ACCEPTS: Final = Likeness(Workload, NOT_ABOUT_PLACES)
 
 
-# Branches: one loop over demands; what each accepts is found once for all that accept the same.
+# Branches: one loop over demands; the levels of demands that accept the same are found once.
 def _pending(
     demands: Sequence[Demand],
     snapshot: Snapshot,
@@ -145,7 +151,7 @@ def _pending(
     policy: SchedulingPolicy,
 ) -> list[PendingDemand]:
     soft_taints = _has_soft_taints(snapshot)
-    # Whose team it is matters to nobody where no units are shared out.
+    # The team decides which nodes a workload accepts only where units are shared out among teams.
     is_shared = any(reservation.share is not None for reservation in snapshot.reservations)
     teams = by_namespace(snapshot.teams)
     known: dict[object, tuple[int, tuple[Level, ...]]] = {}
@@ -169,7 +175,7 @@ def _pending(
         if is_shared:
             team = teams.get(workload.namespace)
             team_name = "" if team is None else team.name
-        # Terms look into the workload's own namespace; matchLabelKeys look at its labels.
+        # What terms select depends on the workload's namespace, and with matchLabelKeys on its labels.
         own: tuple[str | None, ...] = ()
         if workload.has_topology_terms:
             own = (workload.namespace, *_chosen_labels(workload))
@@ -189,7 +195,7 @@ def _pending(
 
 
 def _has_soft_taints(snapshot: Snapshot) -> bool:
-    """Whether a pool prefers not to take replicas that do not tolerate one of its taints."""
+    """Whether some pool has a PreferNoSchedule taint."""
     for pool, _ in usable_pools(snapshot):
         if any(taint.effect is TaintEffect.PREFER_NO_SCHEDULE for taint in pool.taints):
             return True
@@ -197,16 +203,20 @@ def _has_soft_taints(snapshot: Snapshot) -> bool:
 
 
 def _is_solved_again(snapshot: Snapshot) -> bool:
-    """Whether teams or a ceiling are held to what a first plan says of all demand: the next must read no more."""
+    """Whether a later solve holds teams or a spending ceiling to the first plan.
+
+    All demand must then be read, so that the later solve reads no more of it than the first.
+    """
     return bool(snapshot.teams) or snapshot.ceiling_micro_usd_per_hour is not None
 
 
 def _terms(pending: Sequence[PendingDemand], snapshot: Snapshot) -> Terms:
-    """Register the terms of pending workloads, once for all that have the same, and those of running ones."""
+    """Register the terms of pending workloads, once for those that share them, and of running workloads."""
     terms = Terms()
     for one in _distinct(pending):
         terms.register(one.demand.workload, one.levels)
-    # Only their anti-affinity binds newcomers, but what any of their terms counts should not change zone at launch.
+    # Of running workloads, only anti-affinity restricts new replicas. But all their terms are registered, so that EC2
+    # gets no alternative in another zone for a replica that one of them counts.
     keys = {each.demand.workload.key for each in pending}
     for key, workload in sorted(snapshot.workloads.items()):
         if key not in keys and workload.has_topology_terms:
@@ -220,7 +230,7 @@ def _terms(pending: Sequence[PendingDemand], snapshot: Snapshot) -> Terms:
 
 
 def _chosen_labels(workload: Workload) -> list[str | None]:
-    """Return the workload's values of all labels in its matchLabelKeys."""
+    """Return the workload's values of the labels in all its matchLabelKeys."""
     chosen: list[str | None] = []
     for constraint in workload.topology_spread:
         chosen.extend(map(workload.labels.get, constraint.match_label_keys))

@@ -1,4 +1,7 @@
-"""What a replica accepts, as one hashable value, and the order in which its preferences are given up (R-47)."""
+"""Which nodes a replica accepts, as one hashable value, and the order in which its preferences are given up (R-47).
+
+``levels`` lists the constraints of a workload, first with all preferences and then with one fewer at a time.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -21,10 +24,10 @@ from reservoir.core.scheduling_terms.taint import (
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which nodes a replica accepts. ``terms`` are ORed complete requirement sets; one must hold.
+    """Which nodes a replica accepts. ``terms`` are complete requirement sets, of which one must hold.
 
-    ``duration_s`` and ``notice_s`` decide which Capacity Blocks end late enough. ``team_name`` matters where units of
-    reservations are shared out among teams, and is None elsewhere.
+    ``duration_s`` and ``notice_s`` decide which Capacity Blocks end late enough. ``team_name`` is set only where units
+    of reservations are shared out among teams.
     """
 
     terms: tuple[Requirements, ...]
@@ -37,7 +40,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """The constraints of a replica after some preferences were given up; ``relaxed`` names those."""
+    """The constraints of a replica after some preferences were given up; ``relaxed`` names these preferences."""
 
     selection: Selection
     spread: tuple[TopologySpreadConstraint, ...]
@@ -47,12 +50,12 @@ class Level:
 
 
 def required(terms: Iterable[AffinityTerm]) -> list[AffinityTerm]:
-    """Return the terms that are no preferences."""
+    """Return the required terms, which have no weight."""
     return [term for term in terms if term.weight is None]
 
 
 def _preferred(terms: Iterable[AffinityTerm]) -> list[AffinityTerm]:
-    """Return the preferences, heaviest first."""
+    """Return the preferences, the heaviest first."""
     return sorted(
         [term for term in terms if term.weight is not None],
         key=lambda term: -(term.weight or 0),
@@ -69,7 +72,7 @@ def _spread(
     ]
 
 
-# Branches: one kind of preference after the other is given up.
+# Branches: one case for each kind of preference, in the order in which they are given up.
 def levels(
     workload: Workload,
     capacity_types: frozenset[CapacityType],
@@ -80,8 +83,8 @@ def levels(
 ) -> tuple[Level, ...]:
     """Return the workload's constraints, strictest first, each level with one preference fewer.
 
-    Required OR-terms are not relaxed one by one as in Karpenter: all of them count at once, which finds whatever
-    dropping the first would find. ``soft_taints``: some pool has a PreferNoSchedule taint.
+    Karpenter drops required OR-terms one by one. Here all of them count at once, which finds every node that dropping
+    terms would find. ``soft_taints``: some pool has a PreferNoSchedule taint.
     """
     terms = [
         workload.node_selector.merged(term) for term in workload.required_node_terms

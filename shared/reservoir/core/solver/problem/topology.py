@@ -1,7 +1,7 @@
-"""Topology rules: spread, affinity and anti-affinity, and how many replicas each domain holds (R-60 to R-65).
+"""Topology rules (spread, affinity, anti-affinity) and the counts of replicas in each domain (R-60 to R-65).
 
-A *term* is a selector over a topology key. Whether a group of replicas matches a term, and which terms it carries as
-anti-affinity, are bit masks, so that a node's occupants can be tested with one operation.
+A *term* is a selector over a topology key. All terms of a solve are numbered. The terms that select a group, and those
+that it carries as anti-affinity, are masks, so that one operation tests all rules between two groups.
 """
 
 from collections import Counter, defaultdict
@@ -32,20 +32,21 @@ from reservoir.core.solver.problem.vectors import UNLIMITED, iter_bits, mask_of
 class CountedNodes:
     """The nodes on which a spread counts replicas (R-62): those that its carrier could be on.
 
-    ``terms`` (ORed; empty: any) are of nodeAffinityPolicy Honor, ``tolerations`` (None: any taint) of nodeTaintsPolicy.
+    A node must meet one of ``terms`` (any node if empty), set by nodeAffinityPolicy Honor, and its taints must be
+    tolerated by ``tolerations`` (any taint if None), set by nodeTaintsPolicy Honor.
     """
 
     terms: tuple[Requirements, ...]
     tolerations: tuple[Toleration, ...] | None
 
     def has(self, labels: Mapping[str, str], taints: Iterable[Taint]) -> bool:
-        """Whether nodes with these labels and taints count."""
+        """Whether replicas on nodes with these labels and taints count."""
         if self.tolerations is not None and not tolerates_hard(taints, self.tolerations):
             return False
         return not self.terms or any(accepts(labels, term.values()) for term in self.terms)
 
     def covers(self, selection: Selection, topology_key: str) -> bool:
-        """Whether surely every node that accepts the selection counts."""
+        """Whether it is certain that replicas count on every node that the selection accepts."""
         if self.tolerations is not None and selection.tolerations != self.tolerations:
             return False
         return not self.terms or {
@@ -54,14 +55,14 @@ class CountedNodes:
 
 
 def tolerates_hard(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> bool:
-    """Whether all taints but those that are preferences are tolerated."""
+    """Whether all taints except PreferNoSchedule ones are tolerated."""
     hard = [taint for taint in taints if taint.effect is not TaintEffect.PREFER_NO_SCHEDULE]
     return tolerates_all(hard, tolerations) is None
 
 
 @dataclass(frozen=True, slots=True)
 class TermKey:
-    """What a term counts: replicas in ``namespaces`` that ``selector`` matches, on the nodes that count."""
+    """What a term counts: replicas in ``namespaces`` that ``selector`` matches, on ``nodes``."""
 
     topology_key: str
     selector: LabelSelector
@@ -71,7 +72,7 @@ class TermKey:
 
 @dataclass(frozen=True, slots=True)
 class SpreadTerm:
-    """A spread constraint of a group. ``domains`` are the eligible ones; for hosts they are not listed."""
+    """A spread constraint of a group. ``domains`` are those that its carrier may use; hosts are not listed."""
 
     term: int
     topology_key: str
@@ -82,7 +83,10 @@ class SpreadTerm:
     nodes: CountedNodes | None
 
     def excess(self, matched: Mapping[str, int], domain: str) -> int:
-        """Return how many replicas too many the domain holds; negative: how many it still may take."""
+        """Return how many replicas too many the domain holds; if negative, how many more it may take.
+
+        ``matched`` has the replicas that the term counts, by domain.
+        """
         are_too_few = self.min_domains is not None and len(self.domains) < self.min_domains
         lowest = (
             0
@@ -109,7 +113,7 @@ class NearTerm:
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """A group's topology at one level of relaxation. ``anti_mask`` has the bits of its anti-affinity terms."""
+    """A group's topology rules at one relaxation level. ``anti_mask`` has its required anti-affinity terms."""
 
     spread: tuple[SpreadTerm, ...] = ()
     affinity: tuple[NearTerm, ...] = ()
@@ -124,13 +128,13 @@ class Constraints:
 
     @property
     def is_free(self) -> bool:
-        """Whether nothing is constrained."""
+        """Whether there is no rule."""
         return not (self.spread or self.affinity or self.anti)
 
 
 @dataclass(slots=True)
 class Terms:
-    """The register of all terms of a solve and which workloads match them."""
+    """The register of all terms of a solve: numbers by key, and the terms that select each workload."""
 
     keys: dict[TermKey, int] = field(default_factory=dict)
     _memo: dict[tuple[str, frozenset[tuple[str, str]]], int] = field(default_factory=dict)
@@ -139,7 +143,7 @@ class Terms:
     )
 
     def register(self, workload: Workload, levels: Iterable[Level]) -> None:
-        """Give a number to every term that the workload has at some level."""
+        """Give a number to each term that the workload has at some level, unless it has one."""
         for level in levels:
             spread = [
                 spread_key(constraint, workload, level) for constraint in level.spread
@@ -151,7 +155,7 @@ class Terms:
                 self.keys.setdefault(key, len(self.keys))
 
     def matching(self, workload: Workload) -> int:
-        """Return the mask of terms whose selector matches the workload; call after all terms are registered."""
+        """Return the mask of the terms that select the workload; all terms must be registered before."""
         if not self.keys:
             return 0
         memo_key = (workload.namespace, frozenset(workload.labels.items()))
@@ -165,7 +169,8 @@ class Terms:
     def _with_a_label_of(self, workload: Workload) -> Iterator[tuple[int, TermKey]]:
         """Yield the terms for the workload's namespace whose selector begins with one of its labels, or with none.
 
-        Where every workload has a rule about its own replicas, asking each of all terms takes the square of the time.
+        These are all that can select it. If each workload has a rule about its own replicas, testing every workload
+        with every term would take quadratic time.
         """
         if not self._by_label:
             for key, term in self.keys.items():
@@ -200,7 +205,7 @@ def _counted_nodes(
     constraint: TopologySpreadConstraint, level: Level
 ) -> CountedNodes | None:
     if constraint.topology_key == HOSTNAME:
-        # a carrier's own node counts whatever the policies say, and no other does
+        # A host is counted on the carrier's own node alone, which counts whatever the policies say.
         return None
     terms = tuple(
         [term.without({constraint.topology_key}) for term in level.selection.terms]
@@ -215,7 +220,7 @@ def _counted_nodes(
 
 
 def near_key(term: AffinityTerm, workload: Workload) -> TermKey:
-    """Return what an affinity or anti-affinity term of the workload looks for."""
+    """Return what an affinity or anti-affinity term of the workload counts."""
     return TermKey(
         term.topology_key, term.selector, term.namespaces or frozenset({workload.namespace})
     )
@@ -223,7 +228,7 @@ def near_key(term: AffinityTerm, workload: Workload) -> TermKey:
 
 @dataclass(slots=True)
 class DomainCounts:
-    """How many matching replicas, and how many replicas with the term as anti-affinity, each domain holds."""
+    """The counts of one term by domain: ``matched`` replicas, and ``owners`` that carry it as anti-affinity."""
 
     topology_key: str
     nodes: CountedNodes | None
@@ -232,7 +237,7 @@ class DomainCounts:
 
 
 class DomainLedger:
-    """The counters of every term over a topology key other than the host; hosts are counted on the node itself."""
+    """The counts of each term over domains other than hosts; for hosts, the replicas on a node are counted there."""
 
     def __init__(self, terms: Terms) -> None:
         self.by_term: dict[int, DomainCounts] = {}
@@ -242,13 +247,14 @@ class DomainLedger:
                 self.host_mask |= 1 << term
             else:
                 self.by_term[term] = DomainCounts(key.topology_key, key.nodes)
-        # Who insists on which spread where: newcomers must keep it true in the final state, not only at admission.
+        # By spread constraint and domain, the placed replicas that carry it. Replicas that join later must keep it too,
+        # so that it holds in the final state and not only when its carrier was admitted.
         self.carried = defaultdict[SpreadTerm, Counter[str]](Counter)
-        # masks are few
+        # There are few different masks.
         self._terms_in: Callable[[int], Sequence[int]] = cache(
             lambda mask: tuple(iter_bits(mask))
         )
-        # host term -> matching replicas on all nodes together
+        # by term over hosts, the matching replicas on all nodes together
         self.populated_hosts = Counter[int]()
 
     def add(
@@ -284,7 +290,7 @@ class DomainLedger:
                 self.carried[spread][domain] += count
 
     def carried_room(self, labels: Mapping[str, str], matching: int) -> int:
-        """How many replicas with these matches the spread constraints of those already placed allow here."""
+        """Return how many replicas with this mask of matches the spread constraints of placed replicas allow here."""
         room = UNLIMITED
         for spread, where in self.carried.items():
             domain = labels.get(spread.topology_key)
@@ -297,7 +303,7 @@ class DomainLedger:
         return room
 
     def is_even(self) -> bool:
-        """Whether the spread constraints of all who are placed hold; they may not once replicas left a domain."""
+        """Whether the spread constraints of all placed replicas hold; they may not after replicas left a domain."""
         for spread, where in self.carried.items():
             for domain, count in where.items():
                 if count > 0 and self._excess(spread, domain) > 0:
@@ -308,7 +314,7 @@ class DomainLedger:
         return spread.excess(self.by_term[spread.term].matched, domain)
 
     def inverse_blocked(self, labels: Mapping[str, str], matching: int) -> bool:
-        """Whether some replica already there keeps replicas with these matches out of the node's domain."""
+        """Whether a placed replica's anti-affinity keeps replicas with these matches out of the node's domain."""
         for term, counts in self.by_term.items():
             domain = labels.get(counts.topology_key) if matching >> term & 1 else None
             if domain is not None and counts.owners.get(domain, 0) > 0:
@@ -316,7 +322,7 @@ class DomainLedger:
         return False
 
     def crowd(self, labels: Mapping[str, str], constraints: Constraints) -> int:
-        """How many replicas that the constraints spread are in the domains of a node with these labels."""
+        """Return how many replicas that the constraints spread are in the domains of a node with these labels."""
         spreads = (
             spread for spread in constraints.spread if spread.topology_key != HOSTNAME
         )
@@ -328,14 +334,14 @@ class DomainLedger:
         )
 
     def spread_room(self, spread: SpreadTerm, domain: str | None) -> int:
-        """How many more replicas the constraint allows in the domain (R-60, R-61)."""
+        """Return how many more replicas the constraint allows in the domain (R-60, R-61)."""
         if domain is None or domain not in spread.domains:
             return 0
         return spread.room(self._excess(spread, domain))
 
-    # Branches: anti-affinity, then affinity: the same three questions of each term.
+    # Branches: one loop over anti-affinity and one over affinity, each with the same three conditions.
     def near_room(self, constraints: Constraints, labels: Mapping[str, str]) -> int:
-        """How many replicas affinity and anti-affinity over non-host keys allow in the node's domains."""
+        """Return how many replicas affinity and anti-affinity over domains (not hosts) allow in the node's domains."""
         room = UNLIMITED
         for near in constraints.anti:
             domain = labels.get(near.topology_key)
@@ -355,14 +361,14 @@ class DomainLedger:
         return room
 
 
-# By topology key: every known domain, with the taints of each kind of node that is or could be there.
+# By topology key and domain: the sets of taints that nodes there have or could have.
 Domains = Mapping[str, Mapping[str, Set[tuple[Taint, ...]]]]
 
 
 def constraints_of(
     level: Level, workload: Workload, terms: Terms, domains: Domains, matching: int
 ) -> Constraints:
-    """Resolve a workload's terms at a level."""
+    """Return a workload's topology rules at a level, with the numbers of their terms and their domains."""
     spread = []
     for constraint in level.spread:
         key = spread_key(constraint, workload, level)
@@ -391,7 +397,7 @@ def constraints_of(
         return NearTerm(number, wanted.topology_key, bool(matching >> number & 1))
 
     anti = tuple(map(near, level.anti_affinity))
-    # Only required terms keep others away (R-64).
+    # Only required anti-affinity keeps other replicas away (R-64).
     anti_mask = mask_of(near(wanted).term for wanted in required(level.anti_affinity))
     return Constraints(tuple(spread), tuple(map(near, level.affinity)), anti, anti_mask)
 
@@ -402,10 +408,10 @@ def _may_use(
     domain: str,
     taints: Set[tuple[Taint, ...]],
 ) -> bool:
-    """Whether the workload's own requirements allow the domain (R-62: other domains do not count for its minimum)."""
+    """Whether the workload's own requirements allow the domain; other domains do not lower its minimum (R-62)."""
     tolerations = level.selection.tolerations
     if constraint.node_taints_policy_honor and not any(
-        tolerates_hard(kind, tolerations) for kind in taints
+        tolerates_hard(of_node, tolerations) for of_node in taints
     ):
         return False
     if not constraint.node_affinity_policy_honor:
@@ -413,5 +419,5 @@ def _may_use(
     key = constraint.topology_key
     if not any(key not in term or term[key].has(domain) for term in level.selection.terms):
         return False
-    # The ladder and other wishes about markets restrict domains of the capacity-type key in the same way.
+    # A ladder, or another choice of markets, restricts the domains of the capacity-type key in the same way.
     return key != CAPACITY_TYPE or domain in level.selection.capacity_types

@@ -1,4 +1,4 @@
-"""Amounts of resources as tuples of integers, and sets of small numbers as one integer."""
+"""The numbers that the solver computes with: amounts of resources as tuples of integers, sets as bits of integers."""
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
@@ -8,19 +8,20 @@ from typing import Final
 
 from reservoir.core.scheduling_terms.resources import CPU, MEMORY, PODS, Resources
 
-# an amount for each of ``Dimensions.names``: millicores, bytes, pods, then counts
+# One amount for each of ``Dimensions.names``: millicores, bytes, pods, then counts of other resources.
 Vector = tuple[int, ...]
-PODS_INDEX: Final = 2  # of every vector
-UNLIMITED: Final = 1 << 30  # replicas or nodes: more than there ever are
-# Of so many amounts a mask each is kept; of more they would take memory by the square of their number.
+PODS_INDEX: Final = 2  # the position of pods in every vector
+UNLIMITED: Final = 1 << 30  # more replicas or nodes than there ever are
+# At most so many masks are kept for a list of amounts: one for each amount would take memory by the square of their
+# number.
 STEPS_MAX: Final = 256
-# Masks of more bits than this are not read or written bit by bit: each step would copy the whole mask.
+# Masks with more bits set than this are not read or written bit by bit, as each step would copy the whole mask.
 _MANY: Final = 16
 _DIGITS: Final = bytes.maketrans(b"01", b"\0\1")
 
 
 class Dimensions:
-    """The resource names that any replica asks for, in one order: cpu, memory and pods first, the others sorted."""
+    """The names of the resources that replicas request, in order: cpu, memory and pods, then the others sorted."""
 
     def __init__(self, requests: Iterable[Resources]) -> None:
         asked: set[str] = set()
@@ -33,28 +34,28 @@ class Dimensions:
         self._vectors: dict[Resources, Vector] = {}
 
     def request(self, resources: Resources) -> Vector:
-        """Return what one replica takes: its requests, and one pod even where they do not say so (R-54)."""
+        """Return the vector of one replica's requests; it takes at least one pod, requested or not (R-54)."""
         asked = self.capacity(resources)
         if asked[PODS_INDEX] > 0:
             return asked
         return (*asked[:PODS_INDEX], 1, *asked[PODS_INDEX + 1 :])
 
     def capacity(self, resources: Resources) -> Vector:
-        """Return what a node has; nothing of a resource that it does not name, pods included (R-54)."""
+        """Return the vector of a node's resources: 0 for each that it does not name, pods included (R-54)."""
         if (known := self._vectors.get(resources)) is None:
             known = self._vectors[resources] = tuple(resources.amounts(self.names))
         return known
 
 
 def largest_share(load: Iterable[int], size: Iterable[int]) -> float:
-    """Return the part of a node that a load uses of the resource it uses most."""
+    """Return the largest part of any one resource of a node that a load uses."""
     return max(
         [used / whole for used, whole in zip(load, size, strict=True) if whole], default=0.0
     )
 
 
 def copies_that_fit(request: Vector, free: Iterable[int]) -> int:
-    """How many times ``request`` fits into ``free``; a resource that is not asked for never limits."""
+    """Return how many times ``request`` fits into ``free``; a resource that is not requested sets no limit."""
     fitting = UNLIMITED
     for asked, available in zip(request, free, strict=True):
         if asked > 0:
@@ -65,7 +66,7 @@ def copies_that_fit(request: Vector, free: Iterable[int]) -> int:
 
 
 def iter_bits(mask: int) -> Iterator[int]:
-    """Yield the positions of set bits, ascending."""
+    """Yield the positions of the set bits in ascending order."""
     if mask.bit_count() > _MANY + mask.bit_length() // 32:
         yield from compress(count(), f"{mask:b}"[::-1].encode().translate(_DIGITS))
         return
@@ -89,11 +90,12 @@ def mask_of(positions: Iterable[int]) -> int:
 def prefix_masks(
     amounts: Sequence[int], steps_max: int = UNLIMITED
 ) -> tuple[list[int], list[int]]:
-    """Return the distinct amounts in ascending order, and for each number of the smallest who has one of them.
+    """Return the distinct amounts in ascending order, and the masks of the positions of the n smallest, for each n.
 
-    Of more than ``steps_max`` amounts, each that is returned stands for itself and the next few above it.
+    If there are more than ``steps_max`` distinct amounts, each that is returned stands for itself and the next few
+    above it.
     """
-    having = defaultdict[int, list[int]](list)  # positions
+    having = defaultdict[int, list[int]](list)  # positions by amount
     for position, amount in enumerate(amounts):
         having[amount].append(position)
     ascending = sorted(having)
@@ -104,7 +106,7 @@ def prefix_masks(
 
 
 def _growing(steps: Iterable[Iterable[int]], size: int) -> list[int]:
-    """Return the masks of the positions, all below ``size``, of the first so many steps: of none, of one, of two."""
+    """Return the mask of the positions in the first n steps, for each n from 0; all positions are below ``size``."""
     octets = bytearray(size // 8 + 1)
     masks = [0]
     for positions in steps:
@@ -115,7 +117,7 @@ def _growing(steps: Iterable[Iterable[int]], size: int) -> list[int]:
 
 
 class Ascending:
-    """Amounts of which those that are no larger than something are asked for again and again."""
+    """Amounts, indexed so that those up to a given one are found fast."""
 
     def __init__(self, amounts: Sequence[int]) -> None:
         self._amounts = sorted(amounts)
@@ -128,20 +130,20 @@ class Ascending:
         self._masks = _growing(steps, len(amounts))
 
     def at_most(self, most: int) -> int:
-        """Return the mask, over positions, of the amounts up to this one."""
+        """Return the mask of the positions of the amounts up to this one."""
         count = bisect_right(self._amounts, most)
         steps, rest = divmod(count, self._width)
         return self._masks[steps] | mask_of(self._positions[count - rest : count])
 
 
 class Sizes:
-    """Many sizes, of which those that hold something are asked for again and again."""
+    """Sizes of nodes, indexed so that those that hold a given load are found fast."""
 
     def __init__(self, sizes: Iterable[Vector]) -> None:
         self._prefixes = [prefix_masks(amounts) for amounts in zip(*sizes, strict=True)]
 
     def holding(self, load: Iterable[int]) -> int:
-        """Return the mask, over positions, of those that have room for the load."""
+        """Return the mask of the positions of the sizes that hold the load."""
         mask = -1
         for (amounts, masks), asked in zip(self._prefixes, load, strict=False):
             mask &= masks[-1] & ~masks[bisect_left(amounts, asked)]

@@ -1,9 +1,9 @@
 """Which groups can be packed by counts, and to which domains their replicas are assigned (docs/scheduler.md).
 
-If all terms of a connected component are *simple*, its replicas are assigned to domains before they are packed: by
-water filling for spread, so that the domains are even, and to one domain for affinity. The rules then hold, whatever
-packing does within a domain. Room that costs nothing more is used first, as far as the rules allow. The replicas of all
-other components are inserted one by one.
+If the rules of a connected component are simple enough (``_assign_component``), its replicas are assigned to domains
+before they are packed: by water filling for spread, so that the domains are even, and to one domain for affinity. The
+rules then hold, whatever packing does within a domain. Room that costs nothing more is used first, as far as the rules
+allow. The replicas of all other components are inserted one by one.
 """
 
 from collections import defaultdict
@@ -158,16 +158,22 @@ def _assign_component(
 ) -> list[DomainBatch] | None:
     """Return the batches of a component with terms, or None if its replicas must be inserted one by one."""
     groups, classes = component.groups, component.classes
+    # Replicas with preferences may need different levels, and the anti-affinity of running replicas forbids domains.
     if any(len(class_.levels) > 1 for class_ in classes) or component.terms & state.avoided:
         return None
     spreads: set[SpreadTerm] = set()
-    followed: dict[int, str] = {}  # topology key by affinity term
+    affinity_keys: dict[int, str] = {}  # topology key by affinity term
     for class_ in classes:
         rules = class_.constraints[0]
         spreads.update(spread for spread in rules.spread if spread.topology_key != HOSTNAME)
-        followed.update({near.term: near.topology_key for near in rules.affinity})
-    keys = {*followed.values(), *(spread.topology_key for spread in spreads)}
-    if len(keys) > 1 or not keys <= _PLACE_KEYS or len(followed) > (0 if spreads else 1):
+        affinity_keys.update({near.term: near.topology_key for near in rules.affinity})
+    keys = {*affinity_keys.values(), *(spread.topology_key for spread in spreads)}
+    # The rules must be over one key that offerings decide, and be either spreads or one affinity term.
+    if (
+        len(keys) > 1
+        or not keys <= _PLACE_KEYS
+        or len(affinity_keys) > (0 if spreads else 1)
+    ):
         return None
     if not (_hosts_are_simple(classes) and _are_counted_alike(classes, spreads)):
         return None
@@ -179,14 +185,14 @@ def _assign_component(
     (key,) = keys
     if spreads:
         return _even(state, groups, key, spreads, domains)
-    (term,) = followed
+    (term,) = affinity_keys
     if _are_affine_to_themselves(classes, term):
         return _one_domain(state, groups, key, term, domains)
     return None
 
 
 def _hosts_are_simple(classes: Sequence[EquivalenceClass]) -> bool:
-    """Whether each anti-affinity term is over hosts, and the classes that carry it are those that it selects."""
+    """Whether each anti-affinity term is over hosts, and is carried by exactly the classes that it selects."""
     mask = 0
     for class_ in classes:
         for near in class_.constraints[0].anti:
@@ -391,9 +397,10 @@ def _is_broken(spread: SpreadTerm, counts: dict[str, int]) -> bool:
 def _water_filled(
     counts: dict[str, int], order: Mapping[str, object], amount: int
 ) -> dict[str, int]:
-    """Raise the counts of the emptiest domains to one level by ``amount`` replicas in all, and return those by domain.
+    """Add ``amount`` replicas to the emptiest domains so that their counts become even; return how many each gets.
 
-    ``order`` has the domains to choose from, with the sort key of equally empty ones. ``counts`` are raised too.
+    ``order`` has the domains to choose from, with the sort key of equally empty ones. The replicas are added to
+    ``counts``.
     """
     ordered = sorted(order, key=lambda name: (counts[name], order[name], name))
     width = len(ordered)

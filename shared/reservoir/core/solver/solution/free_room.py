@@ -45,7 +45,7 @@ class FreeRoom:
 
     @classmethod
     def of(cls, state: PartialPlan, key: str) -> "FreeRoom":
-        """Return the room in the domains of this key that any replica left, of a group with terms, could fit into."""
+        """Return the room that some waiting replica of a group with terms could use, by the domains of this key."""
         requests: list[Vector] = []
         for group in state.groups:
             if state.remaining[group.index] and group.equivalence_class.terms:

@@ -30,7 +30,7 @@ class PartialPlan:
         self.remaining: list[int] = [group.count for group in self.groups]
         self.ledger = DomainLedger(self.terms)
         self.admission = NodeAdmission(self.groups, self.ledger)
-        # the mask of the terms that running replicas have anti-affinity to
+        # The mask of the anti-affinity terms of running replicas.
         self.avoided = 0
         self.bins: list[Bin] = []
         self.residual = ResidualCapacity.of(self.catalogue)
@@ -162,8 +162,8 @@ class PartialPlan:
             for index, per_node in bin_.contents.items()
             if groups is None or index in groups
         ]
-        for who, per_node in found:
-            self.place(bin_, who, -per_node)
+        for relaxed, per_node in found:
+            self.place(bin_, relaxed, -per_node)
         return found
 
     def _move(self, bin_: Bin, relaxed: RelaxedGroup, per_node: int, level: int) -> None:

@@ -24,7 +24,7 @@ class ResidualCapacity:
     ) -> None:
         self.units = dict(units)
         self.limits = {pool: dict(left) for pool, left in limits.items()}
-        # a caller that keeps an answer compares this number to see whether the answer is still true
+        # A caller that keeps an answer compares this number to see whether the answer is still true.
         self.changes = 0
         self._spot: defaultdict[OfferingKey, int] | None = None
 

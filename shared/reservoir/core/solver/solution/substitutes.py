@@ -39,7 +39,7 @@ class Substitutes:
         self._known: dict[object, _Others] = {}
         self._offered: dict[object, tuple[OfferingKey, ...]] = {}
 
-    # -- minValues: how many distinct values of a label the options that a node may be launched as must have
+    # -- minValues: the options that a node may be launched as must have so many distinct values of a label
 
     def concerns(self, entry: Entry) -> bool:
         """Whether the entry's pool has minValues that must be met."""
