@@ -64,7 +64,7 @@ FUNCTION_POLICY: Final = Quota("resource policy of a function", 20_480, "bytes",
 _CLOUDFORMATION: Final = (
     f"{_GUIDE}AWSCloudFormation/latest/UserGuide/cloudformation-limits.html"
 )
-TEMPLATE_BYTES: Final = Quota("template in S3", 1_048_576, "bytes", _CLOUDFORMATION)
+TEMPLATE_BYTES: Final = Quota("template in S3", 1_000_000, "bytes", _CLOUDFORMATION)
 RESOURCES: Final = Quota("resources of a template", 500, "resources", _CLOUDFORMATION)
 OUTPUTS: Final = Quota("outputs of a template", 200, "outputs", _CLOUDFORMATION)
 OUTPUT_BYTES: Final = Quota("value of an output", 1_024, "bytes", _CLOUDFORMATION)

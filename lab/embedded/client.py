@@ -316,6 +316,10 @@ class EmbeddedAws:
         """Set the account's quota of Lambda invocations at once; AWS's default is 1,000."""
         self.control.call("POST", "/lambda", {"account_concurrency": count})
 
+    def set_account_quotas(self, quotas: Mapping[str, int]) -> None:
+        """Set how many resources of a kind, such as ``AWS::IAM::Role``, the account may have; others as by default."""
+        self.control.call("POST", "/account-quotas", dict(quotas))
+
     def set_account_rules(self, **rules: Any) -> None:
         """Set what the account demands: ``boundary``, ``tags``, ``with_keys``, ``in_vpc``, ``denied``."""
         self.control.call("POST", "/account-rules", rules)

@@ -13,7 +13,7 @@ from typing import Any
 from ministack import app
 
 from lab.embedded import delivery, ec2, services
-from lab.embedded.cloudformation import conditions, lengths, provisioners
+from lab.embedded.cloudformation import conditions, failed_stacks, provisioners
 from lab.embedded.cloudformation import events as stack_events
 from lab.embedded.cloudformation.account_rules import AccountRules
 from lab.embedded.cloudformation.execution_role import ExecutionRoles
@@ -33,7 +33,6 @@ from lab.embedded.front import (
     policies,
     policy_variables,
     principal_arns,
-    quotas,
     senders,
 )
 from lab.embedded.front.plain_calls import PlainCalls
@@ -46,6 +45,7 @@ from lab.embedded.keep import stores
 from lab.embedded.keep.folder import KeptStateError
 from lab.embedded.keep.gate import Gate
 from lab.embedded.keep.keeper import Keeper
+from lab.embedded.limits import requests as limited_requests
 from lab.embedded.nodes import sessions
 from lab.embedded.nodes.metadata import MetadataService
 from lab.embedded.nodes.processes import InstanceProcesses
@@ -132,8 +132,8 @@ class Host:
         expressions.install()
         provisioners.install(self.ec2)
         conditions.install()
-        quotas.install()
-        lengths.install()
+        failed_stacks.install()
+        self._counts = limited_requests.install()
         log_events.install()
         data_keys.install()
         mappings.install()
@@ -213,6 +213,7 @@ class Host:
             "POST /clock": lambda payload: set_clock(self.governor, payload),
             "GET /environments": lambda _: {"environments": self.runtime.environments()},
             "POST /lambda": self._limit_concurrency,
+            "POST /account-quotas": self._counts.set,
             "POST /account-rules": self._rules.set,
             "POST /keep": lambda _: self._keep(),
             "POST /reset": lambda _: self._reset(),
@@ -259,6 +260,7 @@ class Host:
             self._backoff.clear()
             self._events.clear()
             concurrency.set_account_limit(concurrency.ACCOUNT_LIMIT)
+            self._counts.set({})
             self.ec2.control("reset", {})
         self.runtime.stop()
         self.governor.govern(governed=self._governed)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ministack.core import iam_evaluator
 
-from lab.embedded.front.quotas import QuotaError, checked
+from lab.embedded.limits.quotas import QuotaError, checked
 
 Properties = Mapping[str, Any]
 

@@ -164,30 +164,19 @@ def _index_names(table: Properties) -> set[str]:
 
 def _reserve_concurrency() -> None:
     # MiniStack makes functions without what they reserve.
-    handlers = provisioners._RESOURCE_HANDLERS["AWS::Lambda::Function"]
-    create, update = handlers["create"], handlers["update"]
+    _finish("AWS::Lambda::Function", _reserve)
 
-    def reserved(made: Provisioned, properties: Properties) -> Provisioned:
-        wanted = properties.get("ReservedConcurrentExecutions")
-        if wanted is None:
-            lambda_svc._delete_function_concurrency(made[0])
-            return made
-        status, _, body = lambda_svc._put_function_concurrency(
-            made[0], {"ReservedConcurrentExecutions": int(wanted)}
-        )
-        if status != 200:
-            raise ValueError(json.loads(body)["message"])
-        return made
 
-    provisioners._RESOURCE_HANDLERS["AWS::Lambda::Function"] = {
-        **handlers,
-        "create": lambda logical_id, properties, stack: reserved(
-            create(logical_id, properties, stack), properties
-        ),
-        "update": lambda name, old, new, *rest: reserved(
-            update(name, old, new, *rest), new
-        ),
-    }
+def _reserve(name: str, properties: Properties) -> None:
+    wanted = properties.get("ReservedConcurrentExecutions")
+    if wanted is None:
+        lambda_svc._delete_function_concurrency(name)
+        return
+    status, _, body = lambda_svc._put_function_concurrency(
+        name, {"ReservedConcurrentExecutions": int(wanted)}
+    )
+    if status != 200:
+        raise ValueError(json.loads(body)["message"])
 
 
 def _keep_keys() -> None:
@@ -197,13 +186,21 @@ def _keep_keys() -> None:
 
 
 def _finish(kind: str, finish: Callable[[str, Properties], None]) -> None:
-    """Have ``finish`` called with a resource's id and properties when it was made or updated."""
+    """Have ``finish`` called with a resource's id and properties when it was made or updated.
+
+    One that cannot be finished has an id, so that CloudFormation deletes it again as it rolls back:
+    https://docs.aws.amazon.com/cloudformation-cli/latest/userguide/resource-type-test-contract.html.
+    """
     handlers = provisioners._RESOURCE_HANDLERS[kind]
     create, update = handlers["create"], handlers["update"]
 
     def created(logical_id: str, properties: Properties, *rest: Any) -> Provisioned:
         made: Provisioned = create(logical_id, properties, *rest)
-        finish(made[0], properties)
+        try:
+            finish(made[0], properties)
+        except ValueError:
+            handlers["delete"](made[0], properties)
+            raise
         return made
 
     def updated(name: str, old: Properties, new: Properties, *rest: Any) -> Provisioned:

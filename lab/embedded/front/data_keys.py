@@ -26,9 +26,9 @@ from ministack.services import (
     sqs,
 )
 
-from lab.embedded.front.quotas import QuotaError, checked
 from lab.embedded.front.senders import caller_key
 from lab.embedded.functions.roles import context_of, role_allows
+from lab.embedded.limits.quotas import QuotaError, checked
 
 Response = tuple[int, dict[str, str], bytes]
 Handler = Callable[..., Coroutine[Any, Any, Response]]

@@ -12,7 +12,7 @@ from ministack.core import responses
 from ministack.core.arn import parse_arn
 from ministack.services import lambda_svc
 
-from lab.embedded.front.quotas import QuotaError, checked
+from lab.embedded.limits.quotas import QuotaError, checked
 
 BATCH_WITHOUT_WINDOW_MAX: Final = 10
 FIFO_BATCH_MAX: Final = 10

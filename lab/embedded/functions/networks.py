@@ -16,8 +16,8 @@ from ministack.services import lambda_svc
 from ministack.services.cloudformation import provisioners
 
 from lab.embedded.ec2 import Ec2Emulation
-from lab.embedded.front.quotas import QuotaError, checked
 from lab.embedded.functions.roles import role_allows
+from lab.embedded.limits.quotas import QuotaError, checked
 
 NEEDED: Final = (
     "ec2:CreateNetworkInterface",

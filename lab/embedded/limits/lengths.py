@@ -1,4 +1,4 @@
-"""What is too long or too many in a stack's resources, so that CloudFormation or a service refuses it.
+"""What is too long or too many in a resource, so that CloudFormation or a service refuses it.
 
 docs/aws-limits.md has the sources. A property that is too long is refused as the registry's schemas do
 (https://docs.aws.amazon.com/cloudformation-cli/latest/userguide/resource-type-schema.html), a document as its service.
@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from lab.embedded.front.quotas import QuotaError, checked
+from lab.embedded.limits.quotas import QuotaError, characters, checked
 
 Properties = Mapping[str, Any]
 
@@ -49,19 +49,26 @@ def _length_check(fields: Mapping[str, int]) -> Callable[[Properties], None]:
     return check
 
 
-def _trust(properties: Properties) -> None:
-    if _characters(properties["AssumeRolePolicyDocument"]) > TRUST_POLICY_CHARACTERS:
+def check_trust(properties: Properties) -> None:
+    """Refuse a trust policy that is too long. Raises QuotaError."""
+    if characters(properties["AssumeRolePolicyDocument"]) > TRUST_POLICY_CHARACTERS:
         raise QuotaError(
             f"Cannot exceed quota for ACLSizePerRole: {TRUST_POLICY_CHARACTERS}"
         )
 
 
-def _event_pattern(properties: Properties) -> None:
-    if _characters(properties.get("EventPattern") or {}) > EVENT_PATTERN_CHARACTERS:
+def check_event_pattern(properties: Properties) -> None:
+    """Refuse an event pattern that is too long. Raises QuotaError."""
+    pattern = properties.get("EventPattern") or ""
+    if (
+        len(pattern if isinstance(pattern, str) else _compact(pattern))
+        > EVENT_PATTERN_CHARACTERS
+    ):
         raise QuotaError("Event pattern is not valid. Reason: Filter is too long")
 
 
-def _dashboard(properties: Properties) -> None:
+def check_dashboard(properties: Properties) -> None:
+    """Refuse a dashboard with too many widgets. Raises QuotaError."""
     widgets = json.loads(properties["DashboardBody"])["widgets"]
     if len(widgets) > DASHBOARD_WIDGETS:
         raise QuotaError(
@@ -69,7 +76,8 @@ def _dashboard(properties: Properties) -> None:
         )
 
 
-def _indexes(properties: Properties) -> None:
+def check_indexes(properties: Properties) -> None:
+    """Refuse a table with too many indexes, or indexes with too many attributes of others. Raises QuotaError."""
     indexes = properties.get("GlobalSecondaryIndexes") or ()
     if len(indexes) > TABLE_INDEXES:
         raise QuotaError(
@@ -88,13 +96,13 @@ def _projected(indexes: Any) -> Iterator[str]:
         yield from index["Projection"].get("NonKeyAttributes", ())
 
 
-def _characters(document: Any) -> int:
-    return len(json.dumps(document, separators=(",", ":")))
+def _compact(document: Any) -> str:
+    return json.dumps(document, separators=(",", ":"))
 
 
 _COUNTED: Final[Mapping[str, Callable[[Properties], None]]] = {
-    "AWS::CloudWatch::Dashboard": _dashboard,
-    "AWS::DynamoDB::Table": _indexes,
-    "AWS::Events::Rule": _event_pattern,
-    "AWS::IAM::Role": _trust,
+    "AWS::CloudWatch::Dashboard": check_dashboard,
+    "AWS::DynamoDB::Table": check_indexes,
+    "AWS::Events::Rule": check_event_pattern,
+    "AWS::IAM::Role": check_trust,
 }

@@ -17,10 +17,13 @@ from ministack.services.cloudformation import provisioners
 
 QUEUE_POLICY_BYTES: Final = 8_192
 QUEUE_POLICY_STATEMENTS: Final = 20
+QUEUE_POLICY_PRINCIPALS: Final = 50
+QUEUE_POLICY_CONDITIONS: Final = 10
 INLINE_POLICIES_CHARACTERS: Final = 10_240
 MANAGED_POLICY_CHARACTERS: Final = 6_144
 MANAGED_POLICIES_OF_ROLE: Final = 10
 FUNCTION_VARIABLES_BYTES: Final = 4_096
+FUNCTION_POLICY_BYTES: Final = 20_480
 RULE_TARGETS: Final = 5
 
 Handler = Callable[..., Any]
@@ -37,6 +40,7 @@ def install() -> None:
     _limit_inline_policies()
     _limit_managed_policies()
     _limit_function_variables()
+    _limit_function_policies()
     _limit_rule_targets()
     _limit_index_changes()
 
@@ -74,9 +78,27 @@ def refusal_of_queue_policy(document: Any) -> str | None:
     )
     if len(text.encode()) > QUEUE_POLICY_BYTES:
         return "Submitted policy is over max allowed size."
-    if len(_statements(text)) > QUEUE_POLICY_STATEMENTS:
-        return f"{len(_statements(text))} statements were found, maximum allowed is {QUEUE_POLICY_STATEMENTS}."
+    statements = [each for each in _statements(text) if isinstance(each, dict)]
+    counted = (
+        (len(statements), QUEUE_POLICY_STATEMENTS, "statements"),
+        (sum(map(_principal_count, statements)), QUEUE_POLICY_PRINCIPALS, "principals"),
+        (sum(map(_condition_count, statements)), QUEUE_POLICY_CONDITIONS, "conditions"),
+    )
+    for found, most, what in counted:
+        if found > most:
+            return f"{found} {what} were found, maximum allowed is {most}."
     return None
+
+
+def _principal_count(statement: Properties) -> int:
+    named = statement.get("Principal", ())
+    if not isinstance(named, dict):
+        return 1 if named else 0
+    return sum(len(each) if isinstance(each, list) else 1 for each in named.values())
+
+
+def _condition_count(statement: Properties) -> int:
+    return sum(len(keys) for keys in statement.get("Condition", {}).values())
 
 
 def _statements(text: str) -> list[Any]:
@@ -113,8 +135,8 @@ def _with_checked_policy(operation: Handler) -> Handler:
 # --- IAM
 
 
-def _characters(document: Any) -> int:
-    """Count as IAM does: white space does not count."""
+def characters(document: Any) -> int:
+    """Count the characters of a policy as IAM does: white space does not count."""
     text = (
         document
         if isinstance(document, str)
@@ -131,7 +153,7 @@ def _too_long_inline(role: str, name: str, document: Any) -> bool:
         else {key: text for key, text in found["InlinePolicies"].items() if key != name}
     )
     return (
-        sum(map(_characters, others.values())) + _characters(document)
+        sum(map(characters, others.values())) + characters(document)
         > INLINE_POLICIES_CHARACTERS
     )
 
@@ -183,7 +205,7 @@ def _limit_managed_policies() -> None:
     iam._IAM_HANDLERS["AttachRolePolicy"] = checked_attach
 
     def check(properties: Properties) -> None:
-        if _characters(properties["PolicyDocument"]) > MANAGED_POLICY_CHARACTERS:
+        if characters(properties["PolicyDocument"]) > MANAGED_POLICY_CHARACTERS:
             raise QuotaError(message)
 
     checked("AWS::IAM::ManagedPolicy", check)
@@ -192,7 +214,7 @@ def _limit_managed_policies() -> None:
 def _with_limited_document(operation: Handler, message: str) -> Handler:
     def checked(parameters: Any) -> Any:
         if (
-            _characters(iam._p(parameters, "PolicyDocument") or "")
+            characters(iam._p(parameters, "PolicyDocument") or "")
             > MANAGED_POLICY_CHARACTERS
         ):
             return iam._error(409, "LimitExceeded", message, ns="iam")
@@ -233,6 +255,23 @@ def _limit_function_variables() -> None:
             raise QuotaError(refused)
 
     checked("AWS::Lambda::Function", check)
+
+
+def _limit_function_policies() -> None:
+    # Permissions of templates are added by the same call.
+    add = lambda_svc._add_permission
+
+    def checked_add(name: str, data: dict[str, Any], *rest: Any, **more: Any) -> Any:
+        answer = add(name, data, *rest, **more)
+        policy = lambda_svc._functions[name]["policy"] if answer[0] < 400 else {}
+        length = len(json.dumps(policy, separators=(",", ":")).encode())
+        if length <= FUNCTION_POLICY_BYTES:
+            return answer
+        policy["Statement"].pop()
+        message = f"The final policy size ({length}) is bigger than the limit ({FUNCTION_POLICY_BYTES})."
+        return responses.error_response_json("PolicyLengthExceededException", message, 400)
+
+    lambda_svc._add_permission = checked_add
 
 
 def _invalid(message: str) -> Any:
