@@ -104,6 +104,7 @@ class AccountAsFound:
         self.parameters = {"/cdk-bootstrap/hnb659fds/version": "21"}
         self.may_assume = True
         self.stacks = {"Somebodys": "CREATE_COMPLETE"}
+        self.was_complete = True
         self.summary = {
             "Roles": 100,
             "RolesQuota": 1_000,
@@ -111,7 +112,10 @@ class AccountAsFound:
             "PoliciesQuota": 1_500,
         }
         self.code_bytes = 0
-        self.rules = 10
+        self.rules, self.tables = 10, 10
+        self.granted: dict[
+            str, float
+        ] = {}  # quotas that AWS raised, by Service Quotas' codes
         self.free = 1_000
         self.roles: dict[str, Any] = {
             SPOT_ROLE: {},
@@ -145,7 +149,7 @@ class AccountAsFound:
         return service not in self.not_served
 
     def get_paginator(self, operation: str) -> Any:
-        return SimpleNamespace(paginate=lambda: [getattr(self, operation)()])
+        return SimpleNamespace(paginate=lambda **asked: [getattr(self, operation)(**asked)])
 
     def get_caller_identity(self) -> dict[str, str]:
         return {"Account": self.account}
@@ -159,16 +163,24 @@ class AccountAsFound:
     def describe_stacks(self) -> dict[str, Any]:
         return {
             "Stacks": [
-                {"StackName": name, "StackStatus": status}
+                {"StackName": name, "StackId": name, "StackStatus": status}
                 for name, status in self.stacks.items()
             ]
         }
+
+    def describe_stack_events(self, *, StackName: str) -> dict[str, Any]:
+        status = "CREATE_COMPLETE" if self.was_complete else "ROLLBACK_FAILED"
+        event = {"PhysicalResourceId": StackName, "ResourceStatus": status}
+        return {"StackEvents": [event]}
 
     def get_account_summary(self) -> dict[str, Any]:
         return {"SummaryMap": self.summary}
 
     def list_rules(self) -> dict[str, Any]:
         return {"Rules": [{}] * self.rules}
+
+    def list_tables(self) -> dict[str, Any]:
+        return {"TableNames": ["table"] * self.tables}
 
     def get_policy(self, *, PolicyArn: str) -> None:
         if PolicyArn not in self.boundaries:
@@ -201,8 +213,14 @@ class AccountAsFound:
         return {"AccountLevel": self.metadata}
 
     def get_service_quota(self, *, ServiceCode: str, QuotaCode: str) -> dict[str, Any]:
-        assert ServiceCode == "ec2"
-        return {"Quota": {"Value": self.vcpus.get(QuotaCode, 1_000.0)}}
+        if ServiceCode == "ec2":
+            return {"Quota": {"Value": self.vcpus.get(QuotaCode, 1_000.0)}}
+        if QuotaCode not in self.granted:
+            # of many quotas Service Quotas knows only what was granted
+            raise ClientError(
+                {"Error": {"Code": "NoSuchResourceException"}}, "GetServiceQuota"
+            )
+        return {"Quota": {"Value": self.granted[QuotaCode]}}
 
     def describe_trails(self) -> dict[str, Any]:
         return {"trailList": [{"TrailARN": "arn:trail"}]}
@@ -381,6 +399,12 @@ BROKEN: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     ),
     "no room for code": ({"code_bytes": 80_500_000_000}, {}, "room"),
     "no room for rules": ({"rules": 290}, {}, "room"),
+    "no room for tables": ({"tables": 2_495}, {}, "room"),
+    "no room where a first deployment failed for it": (
+        {"rules": 290, "stacks": {STACK: "ROLLBACK_COMPLETE"}},
+        {},
+        "room",
+    ),
     "no boundary": (
         {"boundaries": set()},
         {"permissionsBoundary": BOUNDARY},
@@ -547,6 +571,30 @@ def test_a_stack_that_stands_needs_no_more_room(tmp_path: Path) -> None:
     account = AccountAsFound()
     account.stacks = {STACK: "UPDATE_COMPLETE"}
     account.rules = 290
+    assert found(account, tmp_path) == []
+
+
+def test_a_quota_that_was_raised_is_room(tmp_path: Path) -> None:
+    account = AccountAsFound()
+    account.rules = 290
+    account.granted = {"L-244521F2": 500.0}
+    assert found(account, tmp_path) == []
+
+
+def test_regions_with_room_for_fewer_rules_are_known(tmp_path: Path) -> None:
+    account = AccountAsFound()
+    account.rules = 90
+    assert ("room", "error") in found(account, tmp_path, region="eu-south-1")
+
+
+@pytest.mark.parametrize(
+    "status", ["CREATE_FAILED", "DELETE_FAILED", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED"]
+)
+def test_what_a_first_deployment_left_is_replaced_and_is_no_finding(
+    tmp_path: Path, status: str
+) -> None:
+    account = AccountAsFound()
+    account.stacks, account.was_complete = {STACK: status}, False
     assert found(account, tmp_path) == []
 
 

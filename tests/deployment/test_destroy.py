@@ -16,13 +16,13 @@ from lab.embedded.reservoir import DeployedReservoir, make_network
 from lab.fakes.manifests import team_manifest, workload_manifest
 from lab.fakes.values import node_claim
 from lab.story.world import World
-from reservoir.cli.deployment.account import Account
+from reservoir.cli.deployment.account import Account, FoundStack
 from reservoir.cli.deployment.connect import deployed, fleet
 from reservoir.cli.deployment.deploy import Deploy
 from reservoir.cli.deployment.destroy import Destroy, DestroyRefusedError
 from reservoir.core.model.node_claim import ClaimState, NodeClaim
 from reservoir.deployment.deployment import read
-from reservoir.names import OWNER_TAG, Table
+from reservoir.names import OWNER_TAG, SNAPSHOTS_BUCKET, Table, output_name
 from tests.deployment.embedded_cdk import EmbeddedCdk
 
 pytestmark = pytest.mark.embedded
@@ -40,6 +40,8 @@ LOOKS_MAX: Final = 60
 
 class Stuck:
     """A stack one of whose nodes never goes, and no account behind it."""
+
+    is_half_deleted = False
 
     def __init__(self) -> None:
         self.looks = 0
@@ -71,6 +73,69 @@ def test_it_gives_up_when_nothing_goes_for_hours_and_says_what_stays() -> None:
     ):
         action.run(stuck)
     assert timedelta(hours=3) < timedelta(seconds=15 * stuck.looks) < timedelta(hours=5)
+
+
+class HalfDeleted:
+    """A stack whose deletion failed when its tables and its bucket were gone, and all that is outside."""
+
+    def __init__(self, *running: str) -> None:
+        self.stack = FoundStack(
+            "Reservoir", "DELETE_FAILED", {output_name(SNAPSHOTS_BUCKET): "gone"}, {}
+        )
+        self.instances = tuple(SimpleNamespace(id=each) for each in running)
+        self.calls: list[tuple[str, ...]] = []
+
+    def destroy(self) -> None:
+        fleet = SimpleNamespace(
+            instances=SimpleNamespace(list_owned=lambda: self.instances),
+            templates=SimpleNamespace(list_owned=lambda: (), delete=lambda _: None),
+        )
+        settings = SimpleNamespace(termination_protection=False, retain=False)
+        deployment = SimpleNamespace(
+            name="production", stack="Reservoir", settings=settings
+        )
+        account = SimpleNamespace(stacks=lambda: [self.stack], clients=lambda _: self)
+        action: Any = Destroy(
+            deployment,  # type: ignore[arg-type] # as much as is asked of it
+            account,  # type: ignore[arg-type] # the same
+            lambda _: fleet,  # type: ignore[arg-type,return-value] # the same
+            lambda *command: self.calls.append(command),
+            print,
+            print,
+        )
+        action.run(action.check(drain=True))
+
+    # --- the services' clients
+
+    class exceptions:  # noqa: N801 - as botocore's clients have it
+        class NoSuchBucket(Exception):  # noqa: N818 - as S3 names it
+            pass
+
+    def get_paginator(self, _: str) -> Any:
+        return self
+
+    def paginate(self, **_asked: Any) -> Iterator[Any]:
+        raise self.exceptions.NoSuchBucket
+
+    def update_termination_protection(self, **_asked: Any) -> None:
+        pass
+
+
+def test_a_deletion_that_failed_is_repeated_though_nothing_can_be_drained_any_more() -> (
+    None
+):
+    left = HalfDeleted()
+    left.destroy()
+    assert left.calls == [("destroy", "--force")]
+
+
+def test_what_runs_beside_a_stack_that_is_half_deleted_is_named_for_people_to_end() -> None:
+    left = HalfDeleted("i-1")
+    with pytest.raises(
+        DestroyRefusedError, match="What would drain them is deleted already"
+    ):
+        left.destroy()
+    assert left.calls == []
 
 
 class Fleet:

@@ -20,7 +20,7 @@ from reservoir.adapters.aws_errors import map_client_errors
 from reservoir.adapters.dynamodb.policy import DynamoDbPolicyStore
 from reservoir.adapters.dynamodb.workloads import LISTED, STANDING
 from reservoir.cli.deployment import deploy as deploy_module
-from reservoir.cli.deployment.account import Account
+from reservoir.cli.deployment.account import Account, FoundStack
 from reservoir.cli.deployment.connect import deployed, fleet
 from reservoir.cli.deployment.deploy import Deploy
 from reservoir.cli.deployment.destroy import Destroy, DestroyRefusedError
@@ -170,6 +170,61 @@ def test_a_first_create_that_fails_leaves_nothing_behind_and_is_not_in_the_way(
         assert story.holds() == NOTHING
     wrong.unlink()
     story.settings(**SETTINGS)
+
+
+QUOTAS: Final = {
+    "AWS::CloudWatch::Alarm": {},
+    "AWS::DynamoDB::Table": {"retain": False},
+    "AWS::Events::Rule": {"terminationProtection": False},
+    "AWS::IAM::ManagedPolicy": {},
+    "AWS::IAM::Role": {"retain": False},
+    "AWS::Scheduler::ScheduleGroup": {},
+}
+
+
+@pytest.mark.parametrize(("kind", "choices"), QUOTAS.items(), ids=QUOTAS)
+def test_a_first_create_for_which_a_quota_is_too_small_is_not_in_the_way_either(
+    story: Story, kind: str, choices: dict[str, Any]
+) -> None:
+    story.settings(**SETTINGS, **choices)
+    story.aws.set_account_quotas({kind: 1})
+    with pytest.raises(DeploymentError, match="is ROLLBACK_COMPLETE"):
+        story.deploy()
+    assert story.holds() == NOTHING
+    story.aws.set_account_quotas({})
+    story.settings(**SETTINGS)
+
+
+def test_nor_is_one_whose_reserved_concurrency_the_account_does_not_have(
+    story: Story,
+) -> None:
+    story.settings(**SETTINGS, reserveConcurrency=True)
+    story.aws.limit_concurrency(10)
+    with pytest.raises(DeploymentError, match="below its minimum value"):
+        story.deploy()
+    assert story.holds() == NOTHING
+    story.aws.limit_concurrency(1_000)
+    story.settings(**SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        ("CREATE_IN_PROGRESS", "wait until it is over"),
+        ("DELETE_IN_PROGRESS", "wait until it is over"),
+        ("ROLLBACK_IN_PROGRESS", "wait until it is over"),
+        ("DELETE_FAILED", "make destroy again"),
+    ],
+)
+def test_a_stack_that_nothing_can_be_done_with_is_named_and_left_as_it_is(
+    story: Story, monkeypatch: pytest.MonkeyPatch, status: str, said: str
+) -> None:
+    found = FoundStack("Reservoir", status, outputs={}, tables={})
+    monkeypatch.setattr(Account, "stacks", lambda _account: [found])
+    story.cdk.calls.clear()
+    with pytest.raises(ManifestError, match=said):
+        story.deploy()
+    assert story.cdk.calls == []
 
 
 def test_timers_that_a_release_before_left_are_named_before_their_name_is_in_the_way(

@@ -85,13 +85,18 @@ def deny(machine: Machine, *actions: str) -> None:
 def test_one_that_was_denied_something_is_repeated_by_the_same_command_until_it_is_allowed(
     machine: Machine,
 ) -> None:
-    """Also where what was made could not be deleted again, and nothing is retained."""
+    """Also where what was made could not be deleted again, each time, and nothing is retained."""
     machine.settings(retain=False)
     deny(machine, "events:PutRule", "dynamodb:DeleteTable", "logs:DeleteLogGroup")
     denied = machine.make("deploy")
     assert denied.returncode != 0
     assert "is not authorized to perform: events:PutRule" in denied.stdout
     assert machine.stack()["StackStatus"] == "ROLLBACK_FAILED"
+    assert machine.make("deploy").returncode != 0
+    assert machine.stack()["StackStatus"] == "DELETE_FAILED"
+    stuck = machine.make("deploy")
+    assert stuck.returncode != 0
+    assert "what there is of it cannot be deleted: " in " ".join(stuck.stdout.split())
     deny(machine, "events:PutRule")
     again = machine.make("deploy")
     assert again.returncode != 0
@@ -112,6 +117,17 @@ def test_one_that_met_a_name_in_use_is_repeated_once_the_name_is_free(
     assert machine.stack()["StackStatus"] == "ROLLBACK_COMPLETE"
     machine.aws.client("events").delete_event_bus(Name="reservoir")
     machine.settings()
+
+
+def test_one_that_met_a_quota_is_repeated_once_the_quota_is_raised(
+    machine: Machine,
+) -> None:
+    machine.aws.set_account_quotas({"AWS::DynamoDB::Table": 3})
+    full = machine.make("deploy")
+    assert full.returncode != 0
+    assert "There is a limit of 3 tables" in " ".join(full.stdout.split())
+    assert machine.stack()["StackStatus"] == "ROLLBACK_COMPLETE"
+    machine.aws.set_account_quotas({})
 
 
 def test_a_new_account_gets_a_protected_deployment(machine: Machine) -> None:

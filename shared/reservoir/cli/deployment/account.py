@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, WaiterError
 
 from reservoir import names
 from reservoir.names import Table, output_name
@@ -12,15 +12,35 @@ from reservoir.names import Table, output_name
 Clients = Callable[[str], Any]  # a boto3 client for a service's name
 
 SPOT_ROLE: Final = "AWSServiceRoleForEC2Spot"
-# A change set that was never executed, or a first create that failed: nothing of it works, and the CDK creates it
-# again.
+# A change set that was never executed, or a first create that failed: nothing of it works, and it is created again.
 _NEVER_CREATED: Final = frozenset(
-    {"REVIEW_IN_PROGRESS", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED"}
+    {"CREATE_FAILED", "REVIEW_IN_PROGRESS", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED"}
 )
+_DELETE_FAILED: Final = "DELETE_FAILED"
+# The CDK deletes the others itself before it creates a stack again.
+_LEFT_BY_CDK: Final = frozenset({"CREATE_FAILED", _DELETE_FAILED})
+_COMPLETE: Final = frozenset({"CREATE_COMPLETE", "IMPORT_COMPLETE"})
+_DELETE_LOOKS: Final = {"Delay": 5, "MaxAttempts": 360}  # half an hour
 _KEPT: Final = "DELETE_SKIPPED"  # of a resource that CloudFormation kept
 _NOT_FOUND: Final = "ResourceNotFoundException"
 REFUSED: Final = frozenset({"AccessDenied", "AccessDeniedException"})
-_NOT_STANDING: Final = _NEVER_CREATED | {"DELETE_COMPLETE"}
+
+
+# States from which CloudFormation updates.
+_AT_REST: Final = frozenset(
+    {
+        "CREATE_COMPLETE",
+        "IMPORT_COMPLETE",
+        "IMPORT_ROLLBACK_COMPLETE",
+        "UPDATE_COMPLETE",
+        "UPDATE_ROLLBACK_COMPLETE",
+    }
+)
+_CONTINUED_BY_CDK: Final = frozenset({"UPDATE_FAILED", "UPDATE_ROLLBACK_FAILED"})
+
+
+class LeftoversError(Exception):
+    """What an earlier attempt made cannot be deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +56,30 @@ class FoundStack:
     def deployment(self) -> str | None:
         """The name of its deployment; None before the first deployment with a settings file."""
         return self.outputs.get(names.DEPLOYMENT_NAME_OUTPUT)
+
+    @property
+    def hindrance(self) -> tuple[str, str] | None:
+        """Why CloudFormation does not update it, and what to do; None where it does."""
+        if self.status in _AT_REST:
+            return None
+        why = (
+            f"the stack {self.name} is {self.status}, which CloudFormation does not update"
+        )
+        if self.status.endswith("_IN_PROGRESS"):
+            return why, "wait until it is over"
+        if self.is_half_deleted:
+            return why, "mend what its events name, and make destroy again"
+        return why, "aws cloudformation continue-update-rollback, after its events' reason"
+
+    @property
+    def is_half_deleted(self) -> bool:
+        """Whether a deletion was begun and failed."""
+        return self.status == _DELETE_FAILED
+
+    @property
+    def is_continued_by_cdk(self) -> bool:
+        """Whether the CDK's command line offers to roll back what hinders it."""
+        return self.status in _CONTINUED_BY_CDK
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +98,11 @@ class Account:
         return str(self.clients("sts").meta.region_name)
 
     def stacks(self) -> list[FoundStack]:
-        """Return the stacks that exist, whoever made them."""
+        """Return the stacks that exist, whoever made them, but for those that were never complete."""
         return [
             _found(stack)
             for stack in self._described_stacks()
-            if stack["StackStatus"] not in _NOT_STANDING
+            if stack["StackStatus"] != "DELETE_COMPLETE" and not self._has_failed(stack)
         ]
 
     def _described_stacks(self) -> Iterator[Mapping[str, Any]]:
@@ -67,27 +111,62 @@ class Account:
         ):
             yield from page["Stacks"]
 
+    def _has_failed(self, stack: Mapping[str, Any]) -> bool:
+        """Return whether a stack's create failed, also where what it had made could not be deleted again."""
+        if stack["StackStatus"] == _DELETE_FAILED:
+            return not self._was_complete(stack["StackId"])
+        return stack["StackStatus"] in _NEVER_CREATED
+
+    def _was_complete(self, stack_id: str) -> bool:
+        paginator = self.clients("cloudformation").get_paginator("describe_stack_events")
+        return any(
+            event["PhysicalResourceId"] == stack_id and event["ResourceStatus"] in _COMPLETE
+            for page in paginator.paginate(StackName=stack_id)
+            for event in page["StackEvents"]
+        )
+
     def _failed(self, name: str) -> Mapping[str, Any] | None:
         """Return the stack of this name whose create failed, if there is one."""
         return next(
             (
                 stack
                 for stack in self._described_stacks()
-                if stack["StackName"] == name and stack["StackStatus"] in _NEVER_CREATED
+                if stack["StackName"] == name and self._has_failed(stack)
             ),
             None,
         )
 
-    def release_failed(self, name: str) -> None:
-        """Let a stack of this name whose create failed be deleted: the CDK does it at the next attempt.
+    def clear_failed(self, name: str) -> None:
+        """Make room for a stack of this name where an earlier create failed.
 
-        Earlier releases protected it, and so does a `cdk deploy` without `make deploy`.
+        Earlier releases protected it from deletion, and so does a `cdk deploy` without `make deploy`.
+
+        Raises
+        ------
+        LeftoversError
+            What it had made cannot be deleted.
         """
         failed = self._failed(name)
-        if failed is not None and failed.get("EnableTerminationProtection", False):
-            self.clients("cloudformation").update_termination_protection(
-                StackName=name, EnableTerminationProtection=False
+        if failed is None:
+            return
+        client, stack_id = self.clients("cloudformation"), failed["StackId"]
+        if failed.get("EnableTerminationProtection", False):
+            client.update_termination_protection(
+                StackName=stack_id, EnableTerminationProtection=False
             )
+        if failed["StackStatus"] not in _LEFT_BY_CDK:
+            return
+        client.delete_stack(StackName=stack_id)
+        try:
+            client.get_waiter("stack_delete_complete").wait(
+                StackName=stack_id, WaiterConfig=_DELETE_LOOKS
+            )
+        except WaiterError as error:
+            (stack,) = client.describe_stacks(StackName=stack_id)["Stacks"]
+            why = stack.get("StackStatusReason", stack["StackStatus"])
+            raise LeftoversError(
+                f"{name} was never complete, and what there is of it cannot be deleted: {why}"
+            ) from error
 
     def _tables_of_failed(self, name: str) -> frozenset[str]:
         """Return the tables that a create which failed could not delete again: they go with its stack."""

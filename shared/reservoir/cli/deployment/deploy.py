@@ -63,10 +63,12 @@ class Deploy:
             The settings contradict what the account holds, or the policy is wrong; nothing was touched.
         CdkError
             The CDK's command line failed.
+        LeftoversError
+            What an attempt before made cannot be deleted.
         """
         standing = self.check(to_older=to_older)
         if standing is None:
-            self.account.release_failed(self.deployment.stack)
+            self.account.clear_failed(self.deployment.stack)
             # What protects itself from deletion would outlive a create that fails, and the stack itself would be in the
             # way of the next attempt: they begin without.
             self.cdk("deploy", *_CREATING, *arguments)
@@ -103,6 +105,8 @@ class Deploy:
         standing = next(
             (stack for stack in stacks if stack.name == self.deployment.stack), None
         )
+        if not problems and standing is not None:
+            problems += self._unready(standing)
         if not problems:
             problems += self._flaws(stacks)
             problems += (
@@ -129,6 +133,12 @@ class Deploy:
             yield self._problem(
                 "region", "partition", f"{self.account.region} is not served: {reason}"
             )
+
+    def _unready(self, stack: FoundStack) -> Iterator[Problem]:
+        """Refuse a stack that CloudFormation does not update; one that is being made has no outputs yet."""
+        if stack.hindrance is not None and not stack.is_continued_by_cdk:
+            why, advice = stack.hindrance
+            yield self._problem("stack", "status", f"{why}: {advice}")
 
     def _flaws(self, stacks: Iterable[FoundStack]) -> Iterator[Problem]:
         """Look at the tables that are to be adopted."""

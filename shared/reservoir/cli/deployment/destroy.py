@@ -81,30 +81,42 @@ class Destroy:
             raise DestroyRefusedError(
                 f"{name} is protected: set terminationProtection: false in {self.deployment.path} first"
             )
+        if not found.is_half_deleted:
+            self._refuse_listeners(found)
+        running = self.connect(found).instances.list_owned()
+        if running and (found.is_half_deleted or not drain):
+            listed = ", ".join(instance.id for instance in running[:10]) + (
+                ", …" if len(running) > 10 else ""
+            )
+            advice = (
+                "What would drain them is deleted already: terminate them yourself"
+                if found.is_half_deleted
+                else "Withdraw the workloads and wait, or have that done: make destroy ARGS=--drain"
+            )
+            raise DestroyRefusedError(
+                f"{len(running)} instances of {name} run, and without the stack nobody would end them: {listed}."
+                f" {advice}"
+            )
+        return found
+
+    def _refuse_listeners(self, found: FoundStack) -> None:
+        """Refuse while rules of others hear events of a bus that would be gone."""
         bus = found.outputs[output_name(EVENT_BUS)]
         rules = self.account.clients("events").list_rules(EventBusName=bus)["Rules"]
         if theirs := [
             rule["Name"]
             for rule in rules
-            if rule["Name"] != f"{stack}{HISTORY_RULE_SUFFIX}"
+            if rule["Name"] != f"{found.name}{HISTORY_RULE_SUFFIX}"
         ]:
             listed = ", ".join(theirs)
             raise DestroyRefusedError(
                 f"rules of yours listen on the bus {bus}: {listed}. Delete them first"
             )
-        running = self.connect(found).instances.list_owned()
-        if running and not drain:
-            listed = ", ".join(instance.id for instance in running[:10]) + (
-                ", …" if len(running) > 10 else ""
-            )
-            raise DestroyRefusedError(
-                f"{len(running)} instances of {name} run, and without the stack nobody would end them: {listed}."
-                " Withdraw the workloads and wait, or have that done: make destroy ARGS=--drain"
-            )
-        return found
 
     def run(self, stack: FoundStack) -> None:
         """Drain what runs, then delete what the stack's functions made, then the stack.
+
+        Of a deletion that failed before, what is left is deleted: nothing runs then.
 
         Raises
         ------
@@ -114,7 +126,8 @@ class Destroy:
             Instances run that do not go. The stack stays as it is, so that it can end them yet.
         """
         fleet = self.connect(stack)
-        self._drain(fleet)
+        if not stack.is_half_deleted:
+            self._drain(fleet)
         templates = [template.name for template in fleet.templates.list_owned()]
         fleet.templates.delete(templates)
         self.report(f"deleted {len(templates)} launch templates")
@@ -195,10 +208,14 @@ def withdrawal(record: WorkloadRecord) -> WithdrawMessage:
 
 
 def empty_bucket(s3: Any, bucket: str) -> None:
-    """Delete all objects: CloudFormation deletes no bucket that holds some."""
-    for page in s3.get_paginator("list_objects_v2").paginate(
-        Bucket=bucket, PaginationConfig={"PageSize": _DELETE_MAX}
-    ):
-        keys = [{"Key": each["Key"]} for each in page.get("Contents", ())]
-        if keys:
-            s3.delete_objects(Bucket=bucket, Delete={"Objects": keys, "Quiet": True})
+    """Delete all objects, if the bucket is still there: CloudFormation deletes none that holds some."""
+    pages = s3.get_paginator("list_objects_v2")
+    try:
+        for page in pages.paginate(
+            Bucket=bucket, PaginationConfig={"PageSize": _DELETE_MAX}
+        ):
+            keys = [{"Key": each["Key"]} for each in page.get("Contents", ())]
+            if keys:
+                s3.delete_objects(Bucket=bucket, Delete={"Objects": keys, "Quiet": True})
+    except s3.exceptions.NoSuchBucket:
+        return

@@ -1,11 +1,11 @@
 """What would stop the stack from being made or updated."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 from botocore.exceptions import ClientError
 
-from reservoir.cli.deployment.account import REFUSED
+from reservoir.cli.deployment.account import REFUSED, Account, FoundStack
 from reservoir.cli.examination.finding import Finding, Severity
 from reservoir.cli.examination.place import Place
 
@@ -15,20 +15,16 @@ _CDK_ROLES: Final = ("deploy-role", "file-publishing-role")
 _ROLES: Final = 25
 _POLICIES: Final = 25
 _RULES: Final = 40
-_RULES_MAX: Final = 300  # of a bus, unless a higher quota was granted
+_TABLES: Final = 8
+# Service Quotas' codes, with AWS's defaults, which are fewer rules in some regions.
+# https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-quota.html
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ServiceQuotas.html
+_RULES_QUOTA: Final = ("events", "L-244521F2")
+_RULES_DEFAULT: Final = 300
+_FEW_RULES: Final = {"af-south-1": 100, "eu-south-1": 100}
+_TABLES_QUOTA: Final = ("dynamodb", "L-F98FE922")
+_TABLES_DEFAULT: Final = 2_500
 _CODE_BYTES: Final = 250 * 1024 * 1024
-# States from which CloudFormation updates again: in the others it is busy, or waits for a person.
-_AT_REST: Final = frozenset(
-    {
-        "CREATE_COMPLETE",
-        "IMPORT_COMPLETE",
-        "IMPORT_ROLLBACK_COMPLETE",
-        "REVIEW_IN_PROGRESS",
-        "ROLLBACK_COMPLETE",  # a first deployment that failed: the next one deletes it
-        "UPDATE_COMPLETE",
-        "UPDATE_ROLLBACK_COMPLETE",
-    }
-)
 
 
 def account(place: Place) -> Iterator[Finding]:
@@ -88,24 +84,21 @@ def _may_take(place: Place, role: str) -> bool:
 
 
 def stack(place: Place) -> Iterator[Finding]:
-    """Whether CloudFormation would update the stack, if there is one."""
+    """Whether CloudFormation would update the stack, if there is one; what a first deployment left is replaced."""
+    found = _standing(place)
+    if found is not None and found.hindrance is not None:
+        why, advice = found.hindrance
+        yield Finding(Severity.ERROR, "stack", why, advice)
+
+
+def _standing(place: Place) -> FoundStack | None:
     name = place.deployment.stack
-    status = next(
-        (each["StackStatus"] for each in _stacks(place) if each["StackName"] == name), None
-    )
-    if status is None or status in _AT_REST or status == "DELETE_COMPLETE":
-        return
-    message = f"the stack {name} is {status}, which CloudFormation does not update"
-    if status.endswith("_IN_PROGRESS"):
-        yield Finding(Severity.ERROR, "stack", message, "wait until it is over")
-    else:
-        advice = "aws cloudformation continue-update-rollback, or delete what could not be deleted, as its events say"
-        yield Finding(Severity.ERROR, "stack", message, advice)
+    return next((it for it in Account(place.clients).stacks() if it.name == name), None)
 
 
 def room(place: Place) -> Iterator[Finding]:
     """Whether the account's quotas have room for what the stack makes."""
-    if _stands(place):
+    if _standing(place) is not None:
         return
     used = place.clients("iam").get_account_summary()["SummaryMap"]
     yield from _little_room("IAM roles", used["Roles"], used["RolesQuota"], _ROLES)
@@ -117,26 +110,24 @@ def room(place: Place) -> Iterator[Finding]:
     most = settings["AccountLimit"]["TotalCodeSize"]
     yield from _little_room("bytes of Lambda's code", code, most, _CODE_BYTES)
     pages = place.clients("events").get_paginator("list_rules").paginate()
-    yield from _little_room(
-        "EventBridge rules", sum(len(page["Rules"]) for page in pages), _RULES_MAX, _RULES
-    )
+    rules = sum(len(page["Rules"]) for page in pages)
+    most_rules = _granted(place, _RULES_QUOTA, _FEW_RULES.get(place.region, _RULES_DEFAULT))
+    yield from _little_room("EventBridge rules", rules, most_rules, _RULES)
+    pages = place.clients("dynamodb").get_paginator("list_tables").paginate()
+    tables = sum(len(page["TableNames"]) for page in pages)
+    most_tables = _granted(place, _TABLES_QUOTA, _TABLES_DEFAULT)
+    yield from _little_room("DynamoDB tables", tables, most_tables, _TABLES)
 
 
-def _stands(place: Place) -> bool:
-    return any(_is_made(each, place.deployment.stack) for each in _stacks(place))
-
-
-def _stacks(place: Place) -> Iterator[Mapping[str, Any]]:
-    """Yield the account's stacks, read page by page."""
-    for page in place.clients("cloudformation").get_paginator("describe_stacks").paginate():
-        yield from page["Stacks"]
-
-
-def _is_made(stack: Mapping[str, Any], name: str) -> bool:
-    return bool(
-        stack["StackName"] == name
-        and stack["StackStatus"] not in ("DELETE_COMPLETE", "REVIEW_IN_PROGRESS")
-    )
+def _granted(place: Place, quota: tuple[str, str], default: int) -> int:
+    """Return a quota as the account has it; AWS's default where nobody may ask, or nothing is known of it."""
+    service, code = quota
+    client = place.clients("service-quotas")
+    try:
+        found = client.get_service_quota(ServiceCode=service, QuotaCode=code)
+    except ClientError:
+        return default
+    return int(found["Quota"]["Value"])
 
 
 def _little_room(what: str, used: int, most: int, needed: int) -> Iterator[Finding]:

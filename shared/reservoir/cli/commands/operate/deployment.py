@@ -266,6 +266,7 @@ def _attempt(action: Callable[[], None]) -> None:
     """Do it; end the command with all reasons when it is refused."""
     from botocore.exceptions import BotoCoreError, ClientError
 
+    from reservoir.cli.deployment.account import LeftoversError
     from reservoir.cli.deployment.cdk import CdkError
     from reservoir.ports.errors import AwsError
 
@@ -274,7 +275,7 @@ def _attempt(action: Callable[[], None]) -> None:
     except ManifestError as error:
         report(error.problems)
         fail("nothing was touched")
-    except CdkError as error:
+    except (CdkError, LeftoversError) as error:
         _end(str(error))
     except (AwsError, BotoCoreError, ClientError) as error:
         fail(f"AWS refused: {error}")
