@@ -20,27 +20,6 @@ import (
 	"time"
 )
 
-var (
-	// ErrNotSubscribed: the call needs an answer, and the client was made without a queue to hear it on.
-	ErrNotSubscribed = errors.New("not subscribed")
-	// ErrUnanswered: nobody answered in time. What was sent may still come about; again changes nothing twice.
-	ErrUnanswered = errors.New("unanswered")
-	// ErrGenerationConflict: somebody else has written the workload, nothing of ours is stored. Decide again.
-	ErrGenerationConflict = errors.New("generation conflict")
-	// ErrWithdrawn: the workload that is waited for was withdrawn, or nobody has sent it.
-	ErrWithdrawn = errors.New("withdrawn")
-)
-
-// RejectedError: what was sent cannot be; it changed nothing.
-type RejectedError struct {
-	Key      string
-	Problems []RejectedProblem
-}
-
-func (e *RejectedError) Error() string {
-	return e.Key + " was rejected: " + told(e.Problems)
-}
-
 // Outbox is the demand queue.
 type Outbox interface {
 	// Send sends a message; it returns SQS's id of it.
@@ -240,66 +219,6 @@ func (c *Client) Events(ctx context.Context, idle time.Duration) iter.Seq2[*Fact
 	}
 }
 
-// OnDraining calls handle once for each drain of whose; when it returns nil, those replicas are released.
-//
-// whose names namespaces, or single workloads (namespace/name). The latter are asked for first, so that drains of which
-// the notice was missed are handled too. If handle fails, nothing is released, and the drain is handled again by the
-// next call, in whichever process. It returns when ctx is done, or no notice comes for idle (0: no limit).
-func (c *Client) OnDraining(
-	ctx context.Context, handle func(context.Context, NodeDraining) error, whose []string, idle time.Duration,
-) error {
-	if c.listener == nil {
-		return notSubscribed("OnDraining")
-	}
-	stream, end := c.listener.open(func(fact *Fact) bool { return fact.Type == "Node Draining" }, true)
-	defer end()
-	for _, key := range whose {
-		if !strings.Contains(key, "/") {
-			continue
-		}
-		known, err := c.Status(ctx, key)
-		if err != nil {
-			return err
-		}
-		for _, notice := range drainsOf(known) {
-			if err := c.handle(ctx, notice, handle); err != nil {
-				return err
-			}
-		}
-	}
-	for {
-		fact, err := c.listener.next(ctx, stream, cmp.Or(idle, forever))
-		if fact == nil {
-			return err
-		}
-		if err := c.handle(ctx, ours(*fact.Detail.(*NodeDraining), whose), handle); err != nil {
-			return err
-		}
-		if err := c.listener.finish(ctx, fact, stream); err != nil {
-			return err
-		}
-	}
-}
-
-func (c *Client) handle(
-	ctx context.Context, notice NodeDraining, handle func(context.Context, NodeDraining) error,
-) error {
-	notice.Workloads = c.handled.news(notice)
-	if len(notice.Workloads) == 0 {
-		return nil
-	}
-	if err := handle(ctx, notice); err != nil {
-		return err
-	}
-	for _, one := range notice.Workloads {
-		if err := c.Release(ctx, keyOf(one.Namespace, one.Name), notice.Node.NodeClaim, 0); err != nil {
-			return err
-		}
-	}
-	c.handled.add(notice)
-	return nil
-}
-
 // ask asks what is known of a workload, and whether it is stored as workload (nil: none) has it.
 func (c *Client) ask(
 	ctx context.Context, call, key string, until time.Duration, workload map[string]any,
@@ -486,75 +405,6 @@ func (c *Client) send(
 	return c.outbox.Send(ctx, body)
 }
 
-// handledDrains are the workloads of drains that were handled; the oldest are forgotten.
-type handledDrains struct {
-	mutex  sync.Mutex
-	known  map[string]bool
-	oldest []string
-}
-
-// news returns what was not handled: a notice that is repeated may name more workloads than before.
-func (h *handledDrains) news(notice NodeDraining) (unknown []PlacedWorkload) {
-	h.mutex.Lock()
-	defer h.mutex.Unlock()
-	for _, one := range notice.Workloads {
-		if !h.known[notice.DrainID+" "+keyOf(one.Namespace, one.Name)] {
-			unknown = append(unknown, one)
-		}
-	}
-	return unknown
-}
-
-func (h *handledDrains) add(notice NodeDraining) {
-	h.mutex.Lock()
-	defer h.mutex.Unlock()
-	for _, one := range notice.Workloads {
-		mark := notice.DrainID + " " + keyOf(one.Namespace, one.Name)
-		h.known[mark] = true
-		h.oldest = append(h.oldest, mark)
-	}
-	for len(h.oldest) > remembered {
-		delete(h.known, h.oldest[0])
-		h.oldest = h.oldest[1:]
-	}
-}
-
-// ours leaves in a notice the workloads of whose: what others run on a shared node is theirs to release.
-func ours(notice NodeDraining, whose []string) NodeDraining {
-	mine := []PlacedWorkload{}
-	for _, one := range notice.Workloads {
-		if slices.Contains(whose, one.Namespace) || slices.Contains(whose, keyOf(one.Namespace, one.Name)) {
-			mine = append(mine, one)
-		}
-	}
-	notice.Workloads = mine
-	return notice
-}
-
-// drainsOf returns the notices that somebody who heard nothing has missed.
-func drainsOf(known *WorkloadDescribed) (notices []NodeDraining) {
-	for _, node := range known.Nodes {
-		if node.Drain == nil || node.Drain.Awaiting == 0 {
-			continue
-		}
-		awaiting := PlacedWorkload{
-			Namespace: known.Workload.Namespace, Name: known.Workload.Name, Replicas: node.Drain.Awaiting,
-		}
-		notices = append(notices, NodeDraining{
-			Version: 1, DrainID: node.Drain.DrainID, Reason: node.Drain.Reason,
-			NotifiedAt: node.Drain.NotifiedAt, Deadline: node.Drain.Deadline,
-			Workloads: []PlacedWorkload{awaiting},
-			Node: NodeDetail{
-				CapacityReservationID: node.CapacityReservationID, CapacityType: node.CapacityType,
-				InstanceID: node.InstanceID, InstanceType: node.InstanceType,
-				NodeClaim: node.NodeClaim, NodeClass: node.NodeClass, NodePool: node.NodePool,
-				PriceMicroUsdPerHour: node.PriceMicroUsdPerHour, Zone: node.Zone, ZoneID: node.ZoneID,
-			},
-		})
-	}
-	return notices
-}
-
 // read returns a workload as JSON has it, and what tells it from others.
 func read(workload any) (manifest map[string]any, metadata struct {
 	Namespace, Name string
@@ -605,44 +455,4 @@ func isPlaced(known *WorkloadDescribed, launched bool) bool {
 		}
 	}
 	return known.Placed >= unfinished && unfinished <= counted
-}
-
-func told(problems []RejectedProblem) string {
-	sentences := []string{}
-	for _, problem := range problems {
-		sentences = append(sentences, problem.Path+": "+problem.Message)
-	}
-	return strings.Join(sentences, "; ")
-}
-
-func refusal(key string, problems []RejectedProblem) error {
-	for _, problem := range problems {
-		if problem.Rule == "generation-taken" {
-			return fmt.Errorf("%w: %s", ErrGenerationConflict, told(problems))
-		}
-	}
-	return &RejectedError{key, problems}
-}
-
-func conflict(key string, generation int64, known *WorkloadDescribed) error {
-	what, by, at := "sent", "", ""
-	if known.Withdrawn {
-		what = "withdrawn"
-	}
-	if known.SentBy != nil {
-		by = " by " + *known.SentBy
-	}
-	if known.SentAt != nil {
-		at = " at " + known.SentAt.Format(time.RFC3339)
-	}
-	return fmt.Errorf("%w: generation %d of %s is not what is stored: generation %d was %s%s%s",
-		ErrGenerationConflict, generation, key, storedIn(known), what, by, at)
-}
-
-func unanswered(key string) error {
-	return fmt.Errorf("%w: no answer came about %s in time: is the subscription of its namespace?", ErrUnanswered, key)
-}
-
-func notSubscribed(call string) error {
-	return fmt.Errorf("%w: %s needs an answer: give the client the queue of a subscription", ErrNotSubscribed, call)
 }
