@@ -220,6 +220,15 @@ These are metrics of CloudWatch only if the setting `publishMetrics` says so, be
 each metric and value of its dimension. All figures are for metrics that are written in every hour of a month.
 Something that is not known, such as a price, is left out and never told as 0.
 
+The setting `otlpEndpoint` has `record` push the same figures every ten minutes to a receiver of yours, by
+[OTLP over HTTP](https://opentelemetry.io/docs/specs/otlp/#otlphttp): the gauges that `reservoir metrics` prints, under
+the same names, but for those of queues, alarms and refusals. A receiver that wants a key has it from a parameter of the
+deployment's name, in the form of `OTEL_EXPORTER_OTLP_HEADERS`, encrypted with AWS's own key, and over https alone:
+
+    aws ssm put-parameter --type SecureString --name /reservoir/Reservoir/otlp-headers --value "api-key=…"
+
+Nothing waits for the receiver: what it does not take is counted (`FiguresRefused`) and sent anew ten minutes later.
+
 """
 _COUNTED: Final = """
 ## What happens

@@ -37,7 +37,7 @@ from reservoir.names import Function, Queue, Table, output_name
 
 # All variables of a function share 4 KB, so what is long is told only where it is used: the keys where manifests are
 # read, the bounds where nodes are ended by choice.
-_ENDING_NOTHING: Final = frozenset({Function.APPLY, Function.LAUNCH})
+_ENDING_NOTHING: Final = frozenset({Function.APPLY, Function.LAUNCH, Function.RECORD})
 
 
 class ReservoirStack(Stack):
@@ -284,6 +284,9 @@ class ReservoirStack(Stack):
             self.deployment.settings.tags, sort_keys=True, separators=(",", ":")
         )
         own_variables = {Function.LAUNCH: {names.LAUNCH_TAGS: launch_tags}}
+        if self.deployment.settings.otlp_endpoint is not None:
+            endpoint = self.deployment.settings.otlp_endpoint
+            own_variables[Function.RECORD] = {names.OTLP_ENDPOINT: endpoint}
         return {
             function: ReservoirFunction(
                 self,

@@ -11,10 +11,11 @@ from reservoir.runtime.composition.record import (
     keep_accounts,
     keep_events,
     publishes_metrics,
+    push_figures,
     take_sample,
     tell_teams,
 )
-from reservoir.runtime.measuring import tell
+from reservoir.runtime.measuring import push, tell
 from reservoir.runtime.observability import about, count, logger, observed
 
 
@@ -55,5 +56,7 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
 def _sample() -> None:
     keep_accounts().sweep()
     tell_teams().tell()
-    for line in lines(take_sample().take()):
+    there = take_sample().take()
+    for line in lines(there):
         tell(line, publish=publishes_metrics())
+    push(there, push_figures())

@@ -23,6 +23,7 @@ from reservoir.names import (
     Queue,
     Table,
     indexes,
+    otlp_headers_parameter,
 )
 
 READ: Final = (
@@ -288,6 +289,20 @@ def keep_history(resources: Resources) -> Iterable[Grant]:
     )
 
 
+def read_otlp_headers(resources: Resources) -> Iterable[Grant]:
+    """Allow reading the headers of what is pushed by OTLP."""
+    if resources.deployment.settings.otlp_endpoint is None:
+        return
+    stack = resources.stack
+    name = otlp_headers_parameter(resources.deployment.name)
+    yield Grant(
+        "ReadOtlpHeaders",
+        "The receiver of figures wants a key of its own; one parameter of the deployment's name holds it.",
+        ["ssm:GetParameters"],
+        [f"arn:{stack.partition}:ssm:{stack.region}:{stack.account}:parameter{name}"],
+    )
+
+
 def note_classes(resources: Resources) -> Iterable[Grant]:
     """Allow writing down what was found of EC2NodeClasses."""
     yield _update_policy(
@@ -467,7 +482,7 @@ DUTIES: Final[Mapping[Function, Duty]] = {
         # what there is, and whose it is, every few minutes
         reads=(*_CLAIMS, Table.OFFERINGS, Table.POLICY),
         sends=(),
-        more=(keep_history,),
+        more=(keep_history, read_otlp_headers),
     ),
     Function.APPLY: Duty(
         writes=(Table.POLICY,),

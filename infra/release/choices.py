@@ -1,4 +1,4 @@
-"""What a released template has only where somebody asks for it: a boundary, keys, functions in a VPC.
+"""What a released template has only where somebody asks for it: a boundary, keys, functions in a VPC, a receiver.
 
 The stack is synthesised twice, without and with all of them. What only the second has, or has otherwise, stands in the
 template under the condition that a parameter is given.
@@ -13,6 +13,7 @@ Json = Any
 BOUNDARY: Final = "arn:aws:iam::123456789012:policy/BoundaryOfTheRelease"
 KEY: Final = "arn:aws:kms:us-east-1:123456789012:key/EncryptionKeyOfTheRelease"
 VOLUME_KEYS: Final = "arn:aws:kms:us-east-1:123456789012:key/VolumeKeysOfTheRelease"
+OTLP: Final = "https://otlp-endpoint.of-the-release"
 SUBNETS: Final = "subnet-0fe1ea5e0fe1ea5e0"
 SECURITY_GROUPS: Final = "sg-0fe1ea5e0fe1ea5e0"
 # Of the second synthesis, beside what both have.
@@ -20,12 +21,14 @@ SETTINGS: Final[Mapping[str, object]] = {
     "permissionsBoundary": BOUNDARY,
     "encryptionKey": KEY,
     "kmsKeys": [VOLUME_KEYS],
+    "otlpEndpoint": OTLP,
     "vpc": {"subnets": [SUBNETS], "securityGroups": [SECURITY_GROUPS]},
 }
 PARAMETERS: Final[Mapping[str, str]] = {
     BOUNDARY: "PermissionsBoundary",
     KEY: "EncryptionKey",
     VOLUME_KEYS: "VolumeKeys",
+    OTLP: "OtlpEndpoint",
     SUBNETS: "FunctionSubnets",
     SECURITY_GROUPS: "FunctionSecurityGroups",
 }
@@ -36,11 +39,14 @@ CONDITIONS: Final[Mapping[str, str]] = {
     "HasBoundary": "PermissionsBoundary",
     "HasEncryptionKey": "EncryptionKey",
     "HasVolumeKeys": "VolumeKeys",
+    "HasOtlpEndpoint": "OtlpEndpoint",
     "HasVpc": "FunctionSubnets",
 }
 _OF_PLACEHOLDERS: Final = {
     BOUNDARY: "HasBoundary",
     VOLUME_KEYS: "HasVolumeKeys",
+    OTLP: "HasOtlpEndpoint",
+    "otlp-headers": "HasOtlpEndpoint",  # of the parameter that goes with it
     SUBNETS: "HasVpc",
 }
 _NOTHING: Final[Json] = {"Ref": "AWS::NoValue"}

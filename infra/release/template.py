@@ -42,6 +42,7 @@ _PLACEHOLDERS: Final = {
 _KEY_PATTERN: Final = r"arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[\w-]{1,256}"
 _SUBNET_PATTERN: Final = "subnet-[0-9a-f]{8,17}"
 _GROUP_PATTERN: Final = "sg-[0-9a-f]{8,17}"
+_OTLP_PATTERN: Final = r"https?://[\w.-]{1,80}(:[0-9]{1,5})?(/[\w.-]{1,20})?"
 _NUMBER: Final = "[0-9]{1,10}"
 _CEILING: Final = "none|[0-9]{1,15}"
 _HASH: Final = re.compile("(?:[0-9A-F]{8})+$")
@@ -193,6 +194,8 @@ def _parameters_of_choices() -> Iterator[Parameter]:
     yield Parameter(
         choices.PARAMETERS[choices.VOLUME_KEYS], volumes, "", _several(_KEY_PATTERN)
     )
+    endpoint = "The receiver of figures by OTLP over HTTP; empty: they are pushed nowhere."
+    yield Parameter(choices.PARAMETERS[choices.OTLP], endpoint, "", f"|{_OTLP_PATTERN}")
     subnets = "Subnets that the functions run in, with commas between them; empty: in no VPC of yours."
     yield Parameter(
         choices.PARAMETERS[choices.SUBNETS], subnets, "", _several(_SUBNET_PATTERN)

@@ -174,6 +174,7 @@ POLICY_CHANGED: Final = "Policy Changed"
 # of the stack's name: the rule on the outbound bus that has everything kept
 HISTORY_RULE_SUFFIX: Final = "-history"
 PUBLISH_METRICS: Final = "PUBLISH_METRICS"  # environment variable: "true" or "false"
+OTLP_ENDPOINT: Final = "OTLP_ENDPOINT"  # environment variable: where figures are pushed
 HISTORY_DAYS: Final = "HISTORY_DAYS"  # environment variable: how long what happened is kept
 # Behind the bucket's name, the name of the queue of what the outbound bus refused. All variables of a function share
 # 4 KB, and SQS takes no name for a minute after a queue of that name was deleted: CloudFormation's buckets differ.
@@ -310,6 +311,11 @@ def function_name(stack: str, function: Function) -> str:
 def node_log_group(stack: str) -> str:
     """Return the log group that nodes may copy to; user data writes it with ``{{reservoir.deployment}}``."""
     return f"{stack}-NodeLogs"
+
+
+def otlp_headers_parameter(stack: str) -> str:
+    """Return the parameter of Systems Manager that holds the headers of what a stack pushes by OTLP."""
+    return f"/reservoir/{stack}/otlp-headers"
 
 
 def output_name(variable: str) -> str:

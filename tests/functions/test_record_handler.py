@@ -1,8 +1,8 @@
 """The handler of record: from what EventBridge puts into the queue to the history."""
 
 import json
-from collections.abc import Collection
-from datetime import timedelta
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -11,9 +11,12 @@ from functions.record.handler import handler
 from lab.fakes.stores.history import MemoryHistory
 from lab.fakes.stores.state import MemoryState
 from lab.fakes.system import START, ManualClock
+from reservoir.core.history.gauges import Gauge
 from reservoir.core.history.sample import Sample, WaitingSample
 from reservoir.ports.errors import ThrottledError
+from reservoir.ports.history import TelemetryRefusedError
 from reservoir.usecases.history.keep_events import KeepEvents
+from reservoir.usecases.history.push_figures import PushFigures
 
 
 @pytest.fixture
@@ -44,6 +47,11 @@ def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr("functions.record.handler.tell_teams", Accounts)
     monkeypatch.setattr("functions.record.handler.keep_accounts", Accounts)
     return found
+
+
+@pytest.fixture(autouse=True)
+def pushed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("functions.record.handler.push_figures", lambda: None)
 
 
 class Five:
@@ -184,3 +192,36 @@ def test_what_was_told_is_in_the_log_too(caplog: pytest.LogCaptureFixture) -> No
         "node/nc-1",
         "e-1",
     )
+
+
+@pytest.mark.usefixtures("publishes")
+def test_a_receiver_that_refuses_stops_nothing_else(
+    history: MemoryHistory,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Refuses:
+        def push(self, gauges: Sequence[Gauge], at: datetime) -> None:
+            raise TelemetryRefusedError(f"{len(gauges)} figures of {at}")
+
+    figures = PushFigures(Refuses())
+    monkeypatch.setattr("functions.record.handler.push_figures", lambda: figures)
+    minute = json.dumps({"id": "e-0", "source": "aws.events", "detail": {}})
+    assert handler(sqs(minute, told(1)), None) == {"batchItemFailures": []}
+    assert kept(history) == ["e-1"]
+    assert len(logged(caplog, "waiting measured")) == 1
+    assert "FiguresRefused" in capsys.readouterr().out
+
+
+def test_what_waits_is_pushed_under_the_names_of_reservoir_metrics() -> None:
+    taken: dict[str, Gauge] = {}
+
+    class Receiver:
+        def push(self, gauges: Sequence[Gauge], at: datetime) -> None:
+            assert at == START
+            taken.update({gauge.name: gauge for gauge in gauges})
+
+    PushFigures(Receiver()).push(Five().take())
+    assert taken["reservoir_waiting_replicas"].values == {("ReservationFull",): 5.0}
+    assert taken["reservoir_waiting_oldest_seconds"].values == {("ReservationFull",): 60.0}

@@ -4,71 +4,40 @@ Written here and not by a library: the form of gauges is a few lines, and every 
 carry another package for it (docs/adr/0093-list-and-show-what-is-alive.md).
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Iterator
 from itertools import chain
-from typing import Any, Final
+from typing import Final
 
-from reservoir.core.history.sample import ReservationSample, Sample
+from reservoir.core.history.gauges import MOST_SERIES_A_GAUGE, Gauge, gauges
 from reservoir.usecases.history.see_status import Status, Unknown
 
 CONTENT_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
-MOST_SERIES_A_GAUGE: Final = 1000  # further ones are added up under one name
-OTHER: Final = "(other)"
-_MICRO: Final = 1_000_000
 _ESCAPED: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
-
-
-@dataclass(frozen=True, slots=True)
-class Gauge:
-    """A gauge: values by tuples of what its labels say."""
-
-    name: str
-    help: str
-    labels: tuple[str, ...] = ()
-    values: Mapping[Any, float] = field(default_factory=dict)
-
-    def bounded(self, most: int) -> "Gauge":
-        """Return it with so many series at most: the largest, and the sum of all others."""
-        if len(self.values) <= most:
-            return self
-        ranked = sorted(self.values.items(), key=lambda item: (-item[1], item[0]))
-        kept, others = dict(ranked[: most - 1]), ranked[most - 1 :]
-        kept[OTHER, *[""] * (len(self.labels) - 1)] = sum(value for _, value in others)
-        return Gauge(self.name, self.help, self.labels, kept)
-
-    def lines(self) -> Iterator[str]:
-        """Yield its lines, sorted by labels."""
-        yield f"# TYPE {self.name} gauge"
-        yield f"# HELP {self.name} {self.help.translate(_ESCAPED)}"
-        for values, number in sorted(self.values.items()):
-            pairs = zip(self.labels, values, strict=True)
-            labels = ",".join(
-                f'{name}="{value.translate(_ESCAPED)}"' for name, value in pairs
-            )
-            yield (
-                f"{self.name}{{{labels}}} {number:.12g}"
-                if labels
-                else f"{self.name} {number:.12g}"
-            )
 
 
 def exposition(status: Status, *, most: int = MOST_SERIES_A_GAUGE) -> str:
     """Return all gauges as text. A figure that a source does not have has no value, and is never zero."""
-    lines = chain.from_iterable(gauge.bounded(most).lines() for gauge in gauges(status))
+    bounded = (gauge.bounded(most) for gauge in gauges_of(status))
+    lines = chain.from_iterable(map(lines_of, bounded))
     return "".join(f"{line}\n" for line in (*lines, "# EOF"))
 
 
-def gauges(status: Status) -> Iterator[Gauge]:
-    """Yield the gauges, each with its known values."""
+def lines_of(gauge: Gauge) -> Iterator[str]:
+    """Yield the lines of a gauge, sorted by labels."""
+    yield f"# TYPE {gauge.name} gauge"
+    yield f"# HELP {gauge.name} {gauge.help.translate(_ESCAPED)}"
+    for values, number in sorted(gauge.values.items()):
+        pairs = zip(gauge.labels, values, strict=True)
+        labels = ",".join(f'{name}="{value.translate(_ESCAPED)}"' for name, value in pairs)
+        named = f"{gauge.name}{{{labels}}}" if labels else gauge.name
+        yield f"{named} {number:.12g}"
+
+
+def gauges_of(status: Status) -> Iterator[Gauge]:
+    """Yield the gauges of a deployment's status, each with its known values."""
     yield _sources(status)
     if not isinstance(status.there, Unknown):
-        yield from _capacity(status.there)
-        yield from _demand(status.there, status.asked_at)
-        yield _unread(status.there)
-        yield from _money(status.there)
-        yield from _teams(status.there)
+        yield from gauges(status.there, status.asked_at)
     yield from _deployment(status)
 
 
@@ -87,136 +56,6 @@ def _sources(status: Status) -> Gauge:
         "Whether a source could be read; what it would say is absent if not.",
         ("source",),
         up,
-    )
-
-
-def _capacity(there: Sample) -> Iterator[Gauge]:
-    labels = ("reservation", "instance_type", "zone", "kind", "use")
-
-    def named(it: ReservationSample) -> tuple[str, ...]:
-        return it.id, it.instance_type, it.zone, it.kind.value
-
-    units: dict[tuple[str, ...], float] = {}
-    for it in there.reservations:
-        for use, count in (
-            ("ours", it.ours_count),
-            ("others", it.others_count),
-            ("free", it.free_count),
-        ):
-            units[*named(it), use] = count
-    yield Gauge(
-        "reservoir_reservation_units",
-        "Units of reservations by who uses them.",
-        labels,
-        units,
-    )
-    ends = {
-        (it.id,): it.end_at.timestamp()
-        for it in there.reservations
-        if it.end_at is not None
-    }
-    yield Gauge(
-        "reservoir_reservation_end_timestamp_seconds",
-        "When a reservation ends.",
-        ("reservation",),
-        ends,
-    )
-    stale = {(it.id,): float(it.stale) for it in there.reservations if it.stale}
-    yield Gauge(
-        "reservoir_reservation_stale",
-        "Reservations that could not be read again.",
-        ("reservation",),
-        stale,
-    )
-    nodes = {(it.capacity_type.value,): float(it.node_count) for it in there.markets}
-    yield Gauge("reservoir_nodes", "Nodes by capacity type.", ("capacity_type",), nodes)
-
-
-def _demand(there: Sample, now: datetime) -> Iterator[Gauge]:
-    by_reason: tuple[tuple[str, str, Callable[..., float | None]], ...] = (
-        (
-            "reservoir_waiting_replicas",
-            "Replicas that wait, by reason.",
-            lambda it: it.replica_count,
-        ),
-        (
-            "reservoir_waiting_workloads",
-            "Workloads with replicas that wait, by reason.",
-            lambda it: it.workload_count,
-        ),
-        (
-            "reservoir_waiting_oldest_seconds",
-            "How long the replica that waits longest has waited, by reason.",
-            lambda it: (
-                None if it.since is None else max(0.0, (now - it.since).total_seconds())
-            ),
-        ),
-    )
-    for name, text, value in by_reason:
-        found = {(str(it.reason),): value(it) for it in there.waiting}
-        yield Gauge(
-            name,
-            text,
-            ("reason",),
-            {key: number for key, number in found.items() if number is not None},
-        )
-
-
-def _unread(there: Sample) -> Gauge:
-    return Gauge(
-        "reservoir_waiting_unread_workloads",
-        "Workloads that wait and were not read; one replica of each is counted as waiting.",
-        (),
-        {(): float(there.unread_count)},
-    )
-
-
-def _money(there: Sample) -> Iterator[Gauge]:
-    idle = {(it.id,): it.idle_micro_usd_per_hour for it in there.reservations}
-    yield Gauge(
-        "reservoir_reservation_idle_usd_per_hour",
-        "What the free units of a reservation would cost on demand.",
-        ("reservation",),
-        _usd(idle),
-    )
-    paid = {(it.capacity_type.value,): it.micro_usd_per_hour for it in there.markets}
-    yield Gauge(
-        "reservoir_paid_usd_per_hour",
-        "What nodes cost beside reservations.",
-        ("capacity_type",),
-        _usd(paid),
-    )
-    avoided = {
-        (it.capacity_type.value,): it.avoided_micro_usd_per_hour for it in there.markets
-    }
-    text = "What nodes would cost on demand beyond what is paid."
-    yield Gauge("reservoir_avoided_usd_per_hour", text, ("capacity_type",), _usd(avoided))
-
-
-def _teams(there: Sample) -> Iterator[Gauge]:
-    use: dict[tuple[str, ...], float] = {}
-    for team in there.teams:
-        use[team.name, "owned"] = float(team.owned_count)
-        use[team.name, "used"] = float(team.used_count)
-    yield Gauge(
-        "reservoir_team_units",
-        "Units of reservations that a team owns, and uses.",
-        ("team", "units"),
-        use,
-    )
-    paid = {(it.name,): it.micro_usd_per_hour for it in there.teams}
-    yield Gauge(
-        "reservoir_team_usd_per_hour",
-        "What is bought for a team costs an hour.",
-        ("team",),
-        _usd(paid),
-    )
-    waiting = {(it.name,): float(it.waiting_replica_count) for it in there.teams}
-    yield Gauge(
-        "reservoir_team_waiting_replicas",
-        "Replicas of a team that wait.",
-        ("team",),
-        waiting,
     )
 
 
@@ -266,7 +105,3 @@ def _deployment(status: Status) -> Iterator[Gauge]:
             (),
             {(): max(0.0, age)},
         )
-
-
-def _usd(amounts: Mapping[Any, int | None]) -> dict[Any, float]:
-    return {key: amount / _MICRO for key, amount in amounts.items() if amount is not None}

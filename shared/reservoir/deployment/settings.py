@@ -22,6 +22,8 @@ _SECURITY_GROUP_PATTERN: Final = "sg-[0-9a-f]{8,17}"
 _SUBNETS_MAX: Final = 16
 _SECURITY_GROUPS_MAX: Final = 5
 _TOPIC_PATTERN: Final = r"arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:[\w-]{1,256}"
+# It is a variable of a function, which share 4 KB.
+_OTLP_PATTERN: Final = r"https?://[\w.-]{1,80}(:[0-9]{1,5})?(/[\w.-]{1,20})?"
 _POLICY_PATTERN: Final = r"arn:aws[a-z-]*:iam::([0-9]{12}|aws):policy/[\w+=,.@/-]{1,512}"
 # IAM's and EC2's rules for tags are the strictest of all; DynamoDB and SQS take what these take.
 _TAG_KEY_PATTERN: Final = (
@@ -84,6 +86,13 @@ KeyArn = Annotated[
 SubnetId = Annotated[str, *_text(_SUBNET_PATTERN, "must be the id of a subnet")]
 SecurityGroupId = Annotated[
     str, *_text(_SECURITY_GROUP_PATTERN, "must be the id of a security group")
+]
+OtlpEndpoint = Annotated[
+    str,
+    *_text(
+        _OTLP_PATTERN,
+        "must be a URL such as https://otlp.example.com:4318, without a query",
+    ),
 ]
 TopicArn = Annotated[str, *_text(_TOPIC_PATTERN, "must be the ARN of a standard SNS topic")]
 PolicyArn = Annotated[str, *_text(_POLICY_PATTERN, "must be the ARN of an IAM policy")]
@@ -317,6 +326,12 @@ class DeploymentSettings(Model):
         description="Publish what is measured every ten minutes as metrics of CloudWatch, to alarm on. They cost 0.30"
         " USD a month each: 1.50 for a reservation, of which the 20 that lie idle most dearly are published. The log"
         " and the dashboard have them anyway.",
+    )
+    otlp_endpoint: OtlpEndpoint | None = Field(
+        default=None,
+        description="Push what is measured every ten minutes to this receiver, by OTLP over HTTP (`/v1/metrics` is"
+        " added): the gauges of `reservoir metrics`. Headers, such as a key, are read from the parameter"
+        " `/reservoir/STACK/otlp-headers` of Systems Manager, and are sent over https alone.",
     )
     tracing: bool = Field(
         default=False,

@@ -1,10 +1,11 @@
-"""Events and decisions, kept for a limited time."""
+"""Events, decisions and figures: kept for a limited time, or pushed to a receiver."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
+from reservoir.core.history.gauges import Gauge
 from reservoir.core.history.past_demand import DemandStep
 from reservoir.core.history.past_event import PastEvent
 from reservoir.core.history.sample import Sample
@@ -78,4 +79,16 @@ class DecisionStore(Protocol):
 
         Raises UnreadableRowsError with all unreadable ones.
         """
+        ...
+
+
+class TelemetryRefusedError(Exception):
+    """The receiver did not take the figures, or could not be reached in time."""
+
+
+class Telemetry(Protocol):
+    """A receiver of figures."""
+
+    def push(self, gauges: Sequence[Gauge], at: datetime) -> None:
+        """Send the levels of a moment. Raises TelemetryRefusedError."""
         ...

@@ -33,7 +33,7 @@ from reservoir.ports.ec2 import (
     UnitMover,
     UnitSplitter,
 )
-from reservoir.ports.history import DecisionStore, HistoryStore
+from reservoir.ports.history import DecisionStore, HistoryStore, Telemetry
 from reservoir.ports.launches import LaunchAttemptStore, LaunchPolicy, ShortageHistory
 from reservoir.ports.messaging import (
     DeadLetters,
@@ -198,6 +198,10 @@ class Outside(Protocol):
     @property
     def passes(self) -> PassReader:
         """When functions last did their work."""
+
+    @property
+    def telemetry(self) -> Telemetry | None:
+        """The receiver of figures, where the deployment names one."""
 
     @property
     def timers(self) -> DrainTimers:

@@ -101,6 +101,7 @@ class Settings:
     longest_notice: timedelta = LONGEST_NOTICE
     history_kept: timedelta = timedelta(days=14)
     publishes_metrics: bool = False
+    otlp_endpoint: str | None = None
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Settings":
@@ -161,6 +162,7 @@ class Settings:
                 days=whole_number(environment, names.HISTORY_DAYS, _DEFAULT_HISTORY_DAYS)
             ),
             publishes_metrics=switch(environment, names.PUBLISH_METRICS, default=False),
+            otlp_endpoint=environment.get(names.OTLP_ENDPOINT) or None,
         )
 
 

@@ -18,7 +18,8 @@ from typer.testing import CliRunner
 from lab.fakes.system import ManualClock
 from reservoir.cli.app import app
 from reservoir.cli.commands.see.metrics import Lately, serving
-from reservoir.cli.openmetrics import CONTENT_TYPE, OTHER, Gauge
+from reservoir.cli.openmetrics import CONTENT_TYPE, lines_of
+from reservoir.core.history.gauges import OTHER, Gauge
 from tests.cli.see.test_status import Broken, Stack, stack
 
 __all__ = ["stack"]
@@ -127,7 +128,7 @@ def test_a_thousand_series_are_the_most_and_the_sum_stays() -> None:
 
 def test_names_that_somebody_made_up_stay_in_their_quotes() -> None:
     evil = Gauge("g", "h", ("team",), {('a"b\\c\nd',): 1.0})
-    assert list(evil.lines())[-1] == r'g{team="a\"b\\c\nd"} 1'
+    assert list(lines_of(evil))[-1] == r'g{team="a\"b\\c\nd"} 1'
 
 
 @pytest.fixture

@@ -55,6 +55,7 @@ EVERYTHING: Final[Mapping[str, Any]] = {
     + "boundary-of-every-role/" * 4
     + "developers",
     "preferencePolicy": "Respect",
+    "otlpEndpoint": f"https://{'o' * 80}:65535/{'p' * 20}",
     "publishMetrics": True,
     "purchaseCeilingUsd": "99999999.999999",
     "purchaseCeilingUsdPerMonth": "99999999.999999",

@@ -52,6 +52,7 @@ COUNTERS: Final[Mapping[str, str]] = {
     "ReservationsStarted": "reservations whose start a timer showed",
     "HealthUnread": "sweeps in which EC2 did not say which nodes are unhealthy",
     "TimersRefused": "exact timers that EventBridge Scheduler did not take",
+    "FiguresRefused": "pushes of figures by OTLP that the receiver did not take",
     "PublicationsRefused": "requests to publish events that the outbound bus refused, and that are kept",
     "PublicationsMadeUpFor": "of these, those that the bus took later",
     "TagsRefused": "runs in which EC2 refused to tag instances with their claims",

@@ -10,6 +10,7 @@ from reservoir.runtime.outside import Outside
 from reservoir.usecases.accounting.keep_accounts import KeepAccounts
 from reservoir.usecases.accounting.tell_teams import TellTeams
 from reservoir.usecases.history.keep_events import KeepEvents
+from reservoir.usecases.history.push_figures import PushFigures
 from reservoir.usecases.history.take_sample import CountWhatIsThere, TakeSample
 from reservoir.usecases.policy.policy_objects import policy_of
 
@@ -62,6 +63,13 @@ def take_sample_from(outside: Outside) -> TakeSample:
         ).teams
 
     return TakeSample(replace(count_from(outside), teams=teams), outside.history)
+
+
+@once
+def push_figures() -> PushFigures | None:
+    """Return what pushes figures; None where the deployment names no receiver."""
+    telemetry = process_outside().telemetry
+    return None if telemetry is None else PushFigures(telemetry)
 
 
 def publishes_metrics() -> bool:

@@ -6,6 +6,7 @@ It is one of the compositions because a use case over another port implements on
 import time
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import cached_property
+from importlib import import_module
 from typing import Any, Final
 
 from reservoir.adapters.caller_identity import StsIdentities
@@ -66,6 +67,7 @@ from reservoir.adapters.system import RandomIds, SystemClock
 from reservoir.core.capacity.token_bucket import CREATE_TAGS_CALLS, MUTATING_CALLS
 from reservoir.names import MARKED_TABLES, Queue, Table, output_name
 from reservoir.ports.errors import AwsError
+from reservoir.ports.history import Telemetry
 from reservoir.ports.launches import LaunchPolicy
 from reservoir.ports.messaging import EventPublisher, WorkQueue
 from reservoir.ports.system import Clock
@@ -350,6 +352,22 @@ class AwsOutside:
     def passes(self) -> AwsPasses:
         """When functions last did their work."""
         return AwsPasses(self._cloudwatch, self.settings.deployment, self.clock)
+
+    @cached_property
+    def telemetry(self) -> Telemetry | None:
+        """The receiver of figures by OTLP; None where the deployment names none."""
+        endpoint = self.settings.otlp_endpoint
+        if endpoint is None:
+            return None
+        # Loading OpenTelemetry's packages takes a third of a second; only a deployment that pushes pays it.
+        adapter = import_module("reservoir.adapters.open_telemetry")
+        telemetry: Telemetry = adapter.OtlpTelemetry(
+            endpoint,
+            lazy_client("ssm"),
+            deployment=self.settings.deployment,
+            region=self.settings.region,
+        )
+        return telemetry
 
     @cached_property
     def timers(self) -> SchedulerDrainTimers:
