@@ -47,7 +47,7 @@ _SPARING_TURNS = 3
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """What packing leaves to insertion.
+    """The groups that packing leaves to insertion, and those that it could not place as they were assigned.
 
     ``inserted`` are groups whose rules need each replica looked at by itself. ``short`` are the indices of groups for
     which the domains that they were assigned to had too little room.

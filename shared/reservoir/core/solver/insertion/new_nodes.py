@@ -1,6 +1,7 @@
 """Chooses the launch option of a new node for a group: free reserved units first, then the least cost for a replica.
 
-The candidates are looked at class by class, each from cheap to dear, and ranked by one total order (``option_order``).
+The options that could hold a replica are looked at class by class, the cheapest first, and ranked by one total order
+(``option_order``).
 """
 
 from collections.abc import Iterator, Mapping

@@ -201,7 +201,7 @@ def _fitting(asked: Sequence[Ascending], size: Vector) -> int:
 
 
 class BinTypes:
-    """The bin types of one packing problem: options with free units, or within limits, that can hold some item.
+    """The bin types of one packing problem: of options that hold some item and that units and limits leave open.
 
     ``reserved`` has one bin type for each reserved option, ``paid`` those that packing chooses from when it buys.
     ``unthinned`` has all paid bin types, cheapest first; ``holders`` has the same, each with the mask of the items of

@@ -23,6 +23,7 @@ _TINY = 1e-12
 # The part of a small node's price that is lost to its fixed costs, and to other replicas that fill it badly.
 _SLOT = 0.3
 
+# A size, the mask of the items that may run on it, and its price in USD an hour.
 _PricedSize = tuple[Vector, int, float]
 
 
@@ -33,15 +34,15 @@ def item_values(item_types: Sequence[ItemType], bin_types: BinTypes) -> list[flo
         (item.option.allocatable, item.eligible, item.price) for item in bin_types.paid
     ]
     _set_values(values, item_types, bought, bin_types.eligibility)
-    alone = [index for index, value in enumerate(values) if value is inf]
-    if alone:
+    only_reserved = [index for index, value in enumerate(values) if value is inf]
+    if only_reserved:
         slots = [
             (item.option.allocatable, item.eligible, item.slot_price)
             for item in bin_types.reserved
         ]
         nominal = [inf] * len(item_types)
         _set_values(nominal, item_types, slots, bin_types.eligibility)
-        for index in alone:
+        for index in only_reserved:
             values[index] = _NO_OTHER_PLACE * (
                 nominal[index] if nominal[index] < inf else 1.0
             )

@@ -1,6 +1,6 @@
 """How much may still be spent on nodes of a workload, in atto-USD an hour, by its price cap and its team's budget.
 
-It is the cap or budget minus the cost of the nodes that run or are planned for the workload.
+A price cap is charged for the workload's nodes that run or are planned, a budget for those that the plan buys.
 """
 
 from collections.abc import Iterator, Sequence
