@@ -112,6 +112,14 @@ class AccountAsFound:
             "PoliciesQuota": 1_500,
         }
         self.code_bytes = 0
+        self.functions = ["somebodys"]
+        self.buses = ["default"]
+        self.log_groups: list[str] = []
+        self.schedule_groups = ["default"]
+        self.buckets = [
+            f"cdk-hnb659fds-assets-123456789012-{region}"
+            for region in ("us-east-1", "eu-south-1", "cn-north-1")
+        ]
         self.rules, self.tables = 10, 10
         self.granted: dict[
             str, float
@@ -178,6 +186,27 @@ class AccountAsFound:
 
     def list_rules(self) -> dict[str, Any]:
         return {"Rules": [{}] * self.rules}
+
+    def list_functions(self) -> dict[str, Any]:
+        return {"Functions": [{"FunctionName": name} for name in self.functions]}
+
+    def list_event_buses(self, *, NamePrefix: str) -> dict[str, Any]:
+        return {"EventBuses": [{"Name": each} for each in self.buses if NamePrefix in each]}
+
+    def describe_log_groups(self, *, logGroupNamePrefix: str) -> dict[str, Any]:
+        assert logGroupNamePrefix == f"{STACK}-NodeLogs"
+        return {"logGroups": [{"logGroupName": each} for each in self.log_groups]}
+
+    def get_schedule_group(self, *, Name: str) -> dict[str, str]:
+        if Name in self.schedule_groups:
+            return {"Name": Name}
+        raise ClientError(
+            {"Error": {"Code": "ResourceNotFoundException"}}, "GetScheduleGroup"
+        )
+
+    def head_bucket(self, *, Bucket: str) -> None:
+        if Bucket not in self.buckets:
+            raise ClientError({"Error": {"Code": "404"}}, "HeadBucket")
 
     def list_tables(self) -> dict[str, Any]:
         return {"TableNames": ["table"] * self.tables}
@@ -346,6 +375,19 @@ BROKEN: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {"parameters": {"/cdk-bootstrap/hnb659fds/version": "5"}},
         {},
         "bootstrap",
+    ),
+    "a bootstrap whose bucket was deleted": ({"buckets": []}, {}, "bootstrap"),
+    "a function of that name": (
+        {"functions": [f"{STACK}-launch"]},
+        {},
+        "names",
+    ),
+    "a bus of that name": ({"buses": ["default", f"{STACK}-reservoir"]}, {}, "names"),
+    "a log group of that name": ({"log_groups": [f"{STACK}-NodeLogs"]}, {}, "names"),
+    "a schedule group of that name": (
+        {"schedule_groups": [f"{STACK}-drain"]},
+        {},
+        "names",
     ),
     "another qualifier": ({}, {"bootstrapQualifier": "platform"}, "bootstrap"),
     "another account": ({}, {"account": "999988887777"}, "account"),

@@ -90,6 +90,9 @@ def test_what_an_account_lacks_is_found_until_it_is_there(
     account.client("ssm").put_parameter(
         Name=f"/cdk-bootstrap/{CDK_QUALIFIER}/version", Value="21", Type="String"
     )
+    account.client("s3").create_bucket(
+        Bucket=f"cdk-{CDK_QUALIFIER}-assets-{ACCOUNT}-{REGION}"
+    )
     iam = account.client("iam")
     iam.create_service_linked_role(AWSServiceName="spot.amazonaws.com")
     for name in ("deploy-role", "file-publishing-role"):

@@ -136,6 +136,10 @@ class Account:
             None,
         )
 
+    def is_left(self, name: str) -> bool:
+        """Return whether there is a stack of this name whose create failed."""
+        return self._failed(name) is not None
+
     def clear_failed(self, name: str) -> None:
         """Make room for a stack of this name where an earlier create failed.
 

@@ -207,6 +207,7 @@ CHECKS: Final[Mapping[str, Callable[[Place], Iterator[Finding]]]] = {
     "cdk-roles": before_stack.cdk_roles,
     "execution-role": execution.execution_role,
     "stack": before_stack.stack,
+    "names": before_stack.names_in_use,
     "room": before_stack.room,
     "permissions-boundary": before_stack.permissions_boundary,
     "concurrency": concurrency,

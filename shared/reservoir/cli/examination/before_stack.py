@@ -8,7 +8,9 @@ from botocore.exceptions import ClientError
 from reservoir.cli.deployment.account import REFUSED, Account, FoundStack
 from reservoir.cli.examination.finding import Finding, Severity
 from reservoir.cli.examination.place import Place
+from reservoir.names import Function, function_name, node_log_group
 
+_GONE: Final = "404"  # S3 answers a HEAD with a status alone
 _BOOTSTRAP_MIN: Final = 6  # what the CDK's rule in the template asks for
 _CDK_ROLES: Final = ("deploy-role", "file-publishing-role")
 # What a stack makes of each, at the most; the template's tests hold it below.
@@ -58,6 +60,16 @@ def bootstrap(place: Place) -> Iterator[Finding]:
     if int(version) < _BOOTSTRAP_MIN:
         message = f"the CDK's bootstrap here has version {version}, and {_BOOTSTRAP_MIN} is needed"
         yield Finding(Severity.ERROR, "bootstrap", message, "make bootstrap")
+    bucket = f"cdk-{place.qualifier}-assets-{place.account()}-{place.region}"
+    try:
+        place.clients("s3").head_bucket(Bucket=bucket)
+    except ClientError as error:
+        if error.response["Error"]["Code"] == _GONE:
+            message = (
+                f"the bootstrap's bucket {bucket}, which takes the code, does not exist"
+            )
+            advice = "delete the bootstrap's stack, and make bootstrap: it makes no bucket again that was deleted"
+            yield Finding(Severity.ERROR, "bootstrap", message, advice)
 
 
 def cdk_roles(place: Place) -> Iterator[Finding]:
@@ -89,6 +101,37 @@ def stack(place: Place) -> Iterator[Finding]:
     if found is not None and found.hindrance is not None:
         why, advice = found.hindrance
         yield Finding(Severity.ERROR, "stack", why, advice)
+
+
+def names_in_use(place: Place) -> Iterator[Finding]:
+    """Whether something else has a name that the stack is going to give."""
+    name = place.deployment.stack
+    if _standing(place) is not None or Account(place.clients).is_left(name):
+        return
+    taken = list(_taken(place, name))
+    if taken:
+        message = f"there is no stack {name}, and names that it gives are in use: {', '.join(taken)}"
+        yield Finding(
+            Severity.ERROR, "names", message, "delete what has them, or set another stack"
+        )
+
+
+def _taken(place: Place, stack: str) -> Iterator[str]:
+    functions = {function_name(stack, function) for function in Function}
+    for page in place.clients("lambda").get_paginator("list_functions").paginate():
+        found = {each["FunctionName"] for each in page["Functions"]}
+        yield from (f"function {each}" for each in sorted(functions & found))
+    bus = place.deployment.event_bus_name
+    buses = place.clients("events").list_event_buses(NamePrefix=bus)["EventBuses"]
+    if bus in {each["Name"] for each in buses}:
+        yield f"event bus {bus}"
+    group = node_log_group(stack)
+    found_groups = place.clients("logs").describe_log_groups(logGroupNamePrefix=group)
+    if group in {each["logGroupName"] for each in found_groups["logGroups"]}:
+        yield f"log group {group}"
+    timers = Account(place.clients).left_timers(stack)
+    if timers is not None:
+        yield f"schedule group {timers}"
 
 
 def _standing(place: Place) -> FoundStack | None:
