@@ -1,8 +1,8 @@
 """What an account with rules denies: a service control policy for who calls, and guards for what stacks make.
 
 A service control policy bounds every principal but the account's root, as a permissions boundary does; its denials are
-those of a list of statements, everything else stays allowed. CloudFormation's own calls are not made one by one here,
-so that what such policies and hooks demand of resources is asked of the resources themselves.
+those of a list of statements, everything else stays allowed. They bind CloudFormation's role, too, but what policies
+and hooks demand of a request's tags and keys is asked of the resources themselves.
 https://docs.aws.amazon.com/organizations/latest/userguide/orgs_manage_policies_scps_evaluation.html
 """
 
@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from ministack.core import iam_evaluator
 
+from lab.embedded.functions.roles import ORGANIZATION
 from lab.embedded.limits.quotas import QuotaError, checked
 
 Properties = Mapping[str, Any]
@@ -60,11 +61,12 @@ class AccountRules:
         def resolve_principal(*asked: Any, **more: Any) -> Any:
             found = resolve(*asked, **more)
             policies = getattr(found, "policies", None)
-            if not self.rules.denied or policies is None:  # the root, or nobody
+            if policies is None:  # the root, or nobody
                 return found
-            return replace(found, limits=[*found.limits, self._control_policy()])
+            return replace(found, limits=[*found.limits, *self._control_policies()])
 
         iam_evaluator.resolve_principal = resolve_principal
+        ORGANIZATION.append(self._control_policies)
         for kind in {*_KEYS, *_TAGGED}:
             checked(kind, self._guard(kind))
 
@@ -79,10 +81,12 @@ class AccountRules:
         )
         return {}
 
-    def _control_policy(self) -> list[Any]:
+    def _control_policies(self) -> list[Any]:
+        if not self.rules.denied:
+            return []
         denied = [{**each, "Effect": "Deny"} for each in self.rules.denied]
         document = {"Version": "2012-10-17", "Statement": [_ALLOW_ALL, *denied]}
-        return [iam_evaluator.parse_policy_document(document)]
+        return [[iam_evaluator.parse_policy_document(document)]]
 
     def _guard(self, kind: str) -> Callable[[Properties], None]:
         def check(properties: Properties) -> None:

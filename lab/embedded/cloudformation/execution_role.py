@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ministack.core import responses
+from ministack.services import iam
 from ministack.services.cloudformation import handlers, stacks
 
 from lab.embedded.functions.roles import role_allows
@@ -30,6 +31,18 @@ _SUFFIX: Final = "-ABCDEFGHIJKL"  # of a name that CloudFormation chooses
 # How MiniStack begins a log group's name that CloudFormation chooses; at AWS it begins with the stack's.
 _LOGS_OF_STACKS: Final = "/aws/cloudformation/"
 _TO_STORE: Final = ("kms:CreateGrant", "kms:Decrypt", "kms:DescribeKey", "kms:Encrypt")
+
+
+# https://docs.aws.amazon.com/service-authorization/latest/reference/list_awsidentityandaccessmanagementiam.html
+_BOUNDED: Final = frozenset(
+    {
+        "iam:AttachRolePolicy",
+        "iam:CreateRole",
+        "iam:DeleteRolePolicy",
+        "iam:PutRolePermissionsBoundary",
+        "iam:PutRolePolicy",
+    }
+)
 
 
 class DeniedError(ValueError):
@@ -347,11 +360,21 @@ class ExecutionRoles:
         if role is None:
             return
         for action, arn, keys in needs(step, kind, name, properties):
-            if not role_allows(role, action, arn, keys):
+            known = {**keys, **_boundary_of(action, arn, properties)}
+            if not role_allows(role, action, arn, known):
                 raise DeniedError(
                     f"User: {role} is not authorized to perform: {action} on resource: {arn}"
                     f" because no identity-based policy allows the {action} action"
                 )
+
+
+def _boundary_of(action: str, arn: str, properties: Properties) -> Mapping[str, str]:
+    """Return the boundary of the role that a call is about: the one that it is to have, or has."""
+    if action not in _BOUNDED:
+        return {}
+    role = iam._roles.get(arn.rpartition("/")[2]) or {}
+    boundary = properties.get("PermissionsBoundary") or role.get("PermissionsBoundary")
+    return {"iam:PermissionsBoundary": boundary} if boundary else {}
 
 
 def needs(step: str, kind: str, name: str, properties: Properties) -> Iterator[Need]:
