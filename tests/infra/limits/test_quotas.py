@@ -2,6 +2,7 @@
 
 import importlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +15,7 @@ from infra.operations import quotas
 from infra.operations.quotas import Place, Quota, Use, exceeded, uses
 from reservoir import names
 from reservoir.cli.deployment.restore import named_after
+from reservoir.cli.examination import before_stack
 from reservoir.deployment.deployment import table_field
 from reservoir.deployment.ending_bounds import EndingBounds
 from reservoir.deployment.settings import DeploymentSettings
@@ -123,6 +125,16 @@ def whole(make_once: MakeOnce) -> Mapping[str, Any]:
         (folder / f"{LONGEST_NAME}.template.json").read_text()
     )
     return found
+
+
+def test_a_deployment_takes_no_more_room_of_an_account_than_is_looked_for(
+    whole: Mapping[str, Any],
+) -> None:
+    made = Counter(resource["Type"] for resource in whole["Resources"].values())
+    assert made["AWS::IAM::Role"] <= before_stack.ROLES
+    assert made["AWS::IAM::ManagedPolicy"] <= before_stack.POLICIES
+    assert made["AWS::Events::Rule"] <= before_stack.RULES
+    assert made["AWS::DynamoDB::Table"] == before_stack.TABLES
 
 
 def said(found: list[Use]) -> list[str]:

@@ -13,11 +13,11 @@ from reservoir.names import Function, function_name, node_log_group
 _GONE: Final = "404"  # S3 answers a HEAD with a status alone
 _BOOTSTRAP_MIN: Final = 6  # what the CDK's rule in the template asks for
 _CDK_ROLES: Final = ("deploy-role", "file-publishing-role")
-# What a stack makes of each, at the most; the template's tests hold it below.
-_ROLES: Final = 25
-_POLICIES: Final = 25
-_RULES: Final = 40
-_TABLES: Final = 8
+# What a stack makes of each, at the most.
+ROLES: Final = 25
+POLICIES: Final = 25
+RULES: Final = 40
+TABLES: Final = 8
 # Service Quotas' codes, with AWS's defaults, which are fewer rules in some regions.
 # https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-quota.html
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ServiceQuotas.html
@@ -144,9 +144,9 @@ def room(place: Place) -> Iterator[Finding]:
     if _standing(place) is not None:
         return
     used = place.clients("iam").get_account_summary()["SummaryMap"]
-    yield from _little_room("IAM roles", used["Roles"], used["RolesQuota"], _ROLES)
+    yield from _little_room("IAM roles", used["Roles"], used["RolesQuota"], ROLES)
     yield from _little_room(
-        "IAM policies", used["Policies"], used["PoliciesQuota"], _POLICIES
+        "IAM policies", used["Policies"], used["PoliciesQuota"], POLICIES
     )
     settings = place.clients("lambda").get_account_settings()
     code = settings["AccountUsage"]["TotalCodeSize"]
@@ -155,11 +155,11 @@ def room(place: Place) -> Iterator[Finding]:
     pages = place.clients("events").get_paginator("list_rules").paginate()
     rules = sum(len(page["Rules"]) for page in pages)
     most_rules = _granted(place, _RULES_QUOTA, _FEW_RULES.get(place.region, _RULES_DEFAULT))
-    yield from _little_room("EventBridge rules", rules, most_rules, _RULES)
+    yield from _little_room("EventBridge rules", rules, most_rules, RULES)
     pages = place.clients("dynamodb").get_paginator("list_tables").paginate()
     tables = sum(len(page["TableNames"]) for page in pages)
     most_tables = _granted(place, _TABLES_QUOTA, _TABLES_DEFAULT)
-    yield from _little_room("DynamoDB tables", tables, most_tables, _TABLES)
+    yield from _little_room("DynamoDB tables", tables, most_tables, TABLES)
 
 
 def _granted(place: Place, quota: tuple[str, str], default: int) -> int:
