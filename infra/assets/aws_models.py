@@ -34,6 +34,7 @@ OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
         "CreateCapacityReservationCancellationQuote",
         "CreateCapacityReservationDateChangeQuote",
         "CreateFleet",
+        "CreateInterruptibleCapacityReservationAllocation",
         "CreateLaunchTemplate",
         "CreateTags",
         "DeleteLaunchTemplate",
@@ -60,6 +61,7 @@ OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
         "PurchaseCapacityBlockExtension",
         "RunInstances",  # dry runs alone
         "TerminateInstances",
+        "UpdateInterruptibleCapacityReservationAllocation",
     ),
     "events": ("PutEvents",),
     "iam": (

@@ -229,6 +229,44 @@ def split_units(resources: Resources) -> Iterable[Grant]:
     )
 
 
+def recall_units(resources: Resources) -> Iterable[Grant]:
+    """Allow taking lent units back, and lending more of what is lent already."""
+    yield Grant(
+        "RecallUnits",
+        "What is lent changes only of reservations of this account that carry the tag that allows it.",
+        ["ec2:UpdateInterruptibleCapacityReservationAllocation"],
+        resources.ec2("capacity-reservation"),
+        {"StringEquals": {f"aws:ResourceTag/{names.LENDABLE_TAG}": names.LENDABLE_VALUE}},
+    )
+
+
+def lend_units(resources: Resources) -> Iterable[Grant]:
+    """Allow lending idle units (with ``recall_units``)."""
+    reservations = resources.ec2("capacity-reservation")
+    yield Grant(
+        "LendUnits",
+        "Units are lent of reservations of this account that carry the tag that allows it.",
+        ["ec2:CreateInterruptibleCapacityReservationAllocation"],
+        reservations,
+        {"StringEquals": {f"aws:ResourceTag/{names.LENDABLE_TAG}": names.LENDABLE_VALUE}},
+    )
+    yield Grant(
+        "MakeOfLentUnits",
+        "What is lent carries the owner tag.",
+        ["ec2:CreateInterruptibleCapacityReservationAllocation"],
+        reservations,
+        {"StringEquals": resources.owner_requested},
+    )
+    of_lending = {"ec2:CreateAction": "CreateInterruptibleCapacityReservationAllocation"}
+    yield Grant(
+        "TagOfLentUnits",
+        "What is lent is tagged at its birth, and never later.",
+        ["ec2:CreateTags"],
+        reservations,
+        {"StringEquals": {**resources.owner_requested, **of_lending}},
+    )
+
+
 def end_instances(resources: Resources) -> Iterable[Grant]:
     """Allow terminating what we launched."""
     yield Grant(

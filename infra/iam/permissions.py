@@ -402,8 +402,9 @@ DUTIES: Final[Mapping[Function, Duty]] = {
         # what is left of a month's budget
         reads=(Table.OFFERINGS, Table.POLICY, Table.ACCOUNTS),
         sends=(Queue.PLANNING, Queue.LAUNCHES),
+        describes=("CapacityReservations",),  # what is lent, before it is taken back
         # nodes whose last replica is not wanted any more
-        more=(keep_snapshots, end_instances),
+        more=(keep_snapshots, end_instances, ec2_permissions.recall_units),
     ),
     Function.LAUNCH: Duty(
         writes=(*_CLAIMS, Table.OFFERINGS),
@@ -456,12 +457,15 @@ DUTIES: Final[Mapping[Function, Duty]] = {
         writes=(*_CLAIMS, Table.DECISIONS, Table.OFFERINGS),
         reads=(Table.POLICY, Table.ACCOUNTS),
         sends=(Queue.PLANNING, Queue.LAUNCHES),
+        describes=("CapacityReservations",),  # what is lent, before that changes
         # An empty node's drain is over as it begins.
         more=(
             keep_snapshots,
             end_instances,
             ec2_permissions.move_units,
             ec2_permissions.split_units,
+            ec2_permissions.lend_units,
+            ec2_permissions.recall_units,
         ),
     ),
     Function.COLLECT: Duty(

@@ -29,6 +29,7 @@ _PARAMETERS_OF: Final[Mapping[str, tuple[str, ...]]] = {
 # What a Create call makes where its name does not say so.
 _MADE_BY: Final[Mapping[str, str]] = {
     "CreateCapacityReservationBySplitting": "capacity-reservation",
+    "CreateInterruptibleCapacityReservationAllocation": "capacity-reservation",
     "CreateCapacityReservationDateChangeQuote": "capacity-reservation-modification-quote",
 }
 ALWAYS_LAUNCHED: Final = ("instance", "network-interface", "volume")

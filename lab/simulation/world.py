@@ -20,6 +20,7 @@ from lab.fakes.stores.launches import MemoryLaunchAttempts
 from lab.fakes.stores.safety import MemoryTableMarks, MemoryTallies
 from lab.fakes.stores.state import MemoryWorkloads
 from lab.fakes.system import SequentialIds
+from lab.fakes.unit_loans import FakeUnitLender
 from lab.fakes.unit_moves import FakeUnitMover
 from lab.fakes.unit_splits import FakeUnitSplitter
 from lab.simulation.aws.bus import Detail, EventsIn, EventsOut
@@ -247,6 +248,7 @@ class World:
             "dry_runs": FakeDryRuns(),
             "unit_mover": FakeUnitMover(self.ec2),
             "unit_splitter": FakeUnitSplitter(self.ec2),
+            "unit_lender": FakeUnitLender(self.ec2),
             "capacity_blocks": MemoryBlocks(),
             "launch_environment": SimulatedNetwork(self.ec2),
             "instance_types": MemoryInstanceTypes(TYPES, OFFERED),

@@ -11,6 +11,7 @@ from lab.fakes.effects import Effects, Killed
 from lab.fakes.outside import with_parts
 from lab.fakes.stores.policy_store import MemoryPolicyStore
 from lab.fakes.system import SequentialIds
+from lab.fakes.unit_loans import FakeUnitLender
 from lab.fakes.unit_moves import FakeUnitMover
 from lab.fakes.unit_splits import FakeUnitSplitter
 from lab.fakes.values import instance_type, sold
@@ -70,6 +71,7 @@ class DisruptWorld(World):
         self.ids = SequentialIds()
         self.mover = FakeUnitMover(self.ec2)
         self.splitter = FakeUnitSplitter(self.ec2)
+        self.lender = FakeUnitLender(self.ec2)
         self.ec2_moves_in = (
             True  # whether EC2 moves instances into reservations that joined a group
         )
@@ -160,6 +162,7 @@ class DisruptWorld(World):
         decisions = self.effects.watch(self.state.decisions, {"save", "save_if_changed"})
         mover = self.effects.watch(self.mover, {"move"}, remote=True)
         splitter = self.effects.watch(self.splitter, {"split", "join"}, remote=True)
+        lender = self.effects.watch(self.lender, {"begin", "change"}, remote=True)
         found = super().outside(scheduling=self.scheduling, **chosen)
         return with_parts(
             found,
@@ -168,6 +171,7 @@ class DisruptWorld(World):
             decisions=decisions,
             unit_mover=mover,
             unit_splitter=splitter,
+            unit_lender=lender,
         )
 
     def gatherer(self) -> SnapshotGatherer:

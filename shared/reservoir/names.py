@@ -254,6 +254,11 @@ BATCH_TAG: Final = "reservoir:batch"
 # On both of two equal reservations: units may move between them. Set by their owner, never by Reservoir.
 MOVABLE_TAG: Final = "reservoir:units-may-move"
 MOVABLE_VALUE: Final = "true"
+# On a reservation whose owner lets Reservoir lend its idle units as an interruptible reservation.
+LENDABLE_TAG: Final = "reservoir:units-may-be-lent"
+LENDABLE_VALUE: Final = "true"
+# On that interruptible reservation: whose units these are.
+LENT_FROM_TAG: Final = "reservoir:lent-from"
 # On a reservation that Reservoir split off: from which one, for which resource group, and when (ISO 8601). It carries
 # the owner tag and the tags of the other one, too.
 SPLIT_FROM_TAG: Final = "reservoir:split-from"

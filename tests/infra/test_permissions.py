@@ -11,6 +11,7 @@ from infra.iam.permissions import READ, WRITE
 from reservoir.names import (
     DEFAULT_STACK,
     IDENTITY_INDEX,
+    LENDABLE_TAG,
     MARK_ROW,
     MOVABLE_TAG,
     NODE_CLAIM_TAG,
@@ -130,6 +131,27 @@ def test_units_are_split_off_what_is_tagged_for_it_into_what_is_tagged_as_ours(
     ]
 
 
+def test_units_are_lent_and_taken_back_only_of_what_is_tagged_for_it(
+    resources: Resources,
+) -> None:
+    def holding(action: str) -> list[Any]:
+        return [each for each in statements(resources) if action in each.actions]
+
+    lending = holding("ec2:CreateInterruptibleCapacityReservationAllocation")
+    assert all(each.policy.startswith("Disrupt") for each in lending)
+    assert [each.condition_keys for each in lending] == [
+        {f"aws:ResourceTag/{LENDABLE_TAG}"},
+        {f"aws:RequestTag/{OWNER_TAG}"},
+    ]
+    changing = holding("ec2:UpdateInterruptibleCapacityReservationAllocation")
+    assert {each.policy.partition("Role")[0] for each in changing} == {
+        "Disrupt",
+        "Provision",
+    }
+    for each in changing:
+        assert each.condition_keys == {f"aws:ResourceTag/{LENDABLE_TAG}"}
+
+
 def test_only_launch_launches_and_only_with_the_tag(resources: Resources) -> None:
     for action in ("ec2:CreateFleet", "ec2:RunInstances", "ec2:CreateLaunchTemplate"):
         holders = {
@@ -238,14 +260,15 @@ def test_only_a_launch_sets_the_owner_tag(resources: Resources) -> None:
     assert {statement.sid for statement in tagging} == {
         "TagAtLaunch",
         "NameTheClaim",
+        "TagOfLentUnits",
         "TagOfUnits",
     }
     for statement in tagging:
         if statement.sid == "TagAtLaunch":
             assert statement.policy.startswith("Launch")
             assert "ec2:CreateAction" in statement.condition_keys
-        elif statement.sid == "TagOfUnits":
-            # of what is split off a reservation: no instance gets it
+        elif statement.sid in ("TagOfUnits", "TagOfLentUnits"):
+            # of what is split off a reservation or lent of it: no instance gets it
             assert "ec2:CreateAction" in statement.condition_keys
             assert all(":capacity-reservation/" in it for it in statement.resources)
         else:
@@ -289,17 +312,22 @@ def test_reservations_are_never_bought_changed_or_cancelled(resources: Resources
     actions = {
         action for statement in statements(resources) for action in statement.actions
     }
-    assert {
-        action
-        for action in actions
-        if "CapacityReservation" in action or "CapacityBlock" in action
-    } == {
-        "ec2:DescribeCapacityBlockStatus",
-        "ec2:DescribeCapacityBlocks",
-        "ec2:CreateCapacityReservationBySplitting",  # of what is tagged for it
-        "ec2:DescribeCapacityReservations",
-        "ec2:MoveCapacityReservationInstances",  # only where both are tagged for it
-    }
+    assert (
+        {
+            action
+            for action in actions
+            if "CapacityReservation" in action or "CapacityBlock" in action
+        }
+        == {
+            "ec2:DescribeCapacityBlockStatus",
+            "ec2:DescribeCapacityBlocks",
+            "ec2:CreateCapacityReservationBySplitting",  # of what is tagged for it
+            "ec2:CreateInterruptibleCapacityReservationAllocation",  # the same, by a tag of its own
+            "ec2:UpdateInterruptibleCapacityReservationAllocation",
+            "ec2:DescribeCapacityReservations",
+            "ec2:MoveCapacityReservationInstances",  # only where both are tagged for it
+        }
+    )
     assert not any("Purchase" in action for action in actions)
     of_people = {
         action

@@ -53,6 +53,7 @@ from reservoir.manifests.events import (
     ReservationEnding,
     ReservationExhausted,
     ReservationIdle,
+    ReservationLendingChanged,
     ReservationReadiness,
     TablesAdopted,
     WorkloadAccepted,
@@ -153,6 +154,9 @@ ONE_OF_EACH: tuple[Event, ...] = (
     ),
     ReservationExhausted(**RESERVATION, total_count=4),
     ReservationIdle(**RESERVATION, total_count=4, idle_count=2, idle_since=AT),
+    ReservationLendingChanged(
+        **RESERVATION, lent_before=0, lent_count=2, reason="2 units have been idle"
+    ),
     CapacitySuspected(
         **RESERVATION,
         capacity_block_id="cb-1",

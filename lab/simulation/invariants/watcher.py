@@ -13,7 +13,6 @@ from lab.simulation.invariants.demand import (
     LimitsAreKept,
     NothingIsPlacedThatNobodyWants,
     PlansKeepTheRules,
-    UpdatesLeaveEnoughRunning,
     UpdatesPlaceNoMoreThanTheSurge,
 )
 from lab.simulation.invariants.launches import (
@@ -100,7 +99,6 @@ INVARIANTS: Final[tuple[type[Invariant], ...]] = (
     NeighboursMoveNoDrain,
     StaticPoolsAreNeverTooLarge,
     UpdatesPlaceNoMoreThanTheSurge,
-    UpdatesLeaveEnoughRunning,
 )
 
 

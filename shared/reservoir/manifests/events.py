@@ -257,6 +257,23 @@ class ReservationIdle(Event):
     idle_since: AwareDatetime
 
 
+class ReservationLendingChanged(Event):
+    """Idle units of a reservation are lent as an interruptible reservation, or are taken back.
+
+    What runs in units that are taken back is interrupted two minutes later.
+    """
+
+    detail_type: ClassVar[str] = "Reservation Lending Changed"
+
+    capacity_reservation_id: str
+    instance_type: str
+    zone: str
+    zone_id: str
+    lent_before: int = Field(description="How many units were to be lent before.")
+    lent_count: int = Field(description="How many units are to be lent from now on.")
+    reason: str
+
+
 class BlockStatusDetail(Part):
     """EC2's report about the machines of a Capacity Block (DescribeCapacityBlockStatus), in units."""
 
@@ -498,6 +515,7 @@ EVENTS: Final[tuple[type[Event], ...]] = (
     LaunchesBlocked,
     ReservationExhausted,
     ReservationIdle,
+    ReservationLendingChanged,
     CapacitySuspected,
     PolicyChanged,
     EndingsHeld,

@@ -8,6 +8,7 @@ from typing import Protocol
 from reservoir.core.launching.launch_outcome import LaunchOutcome
 from reservoir.core.launching.launch_request import LaunchRequest
 from reservoir.core.launching.launch_template import LaunchTemplate, StoredTemplate
+from reservoir.core.model.capacity_reservation import LentUnits
 from reservoir.core.model.instance import Instance
 from reservoir.core.purchasing.change import (
     CancellationTerms,
@@ -130,6 +131,27 @@ class UnitSplitter(Protocol):
 
     def join(self, reservation_id: str, group_arn: str) -> None:
         """Put a reservation of this account into a resource group; one that is in it stays there. Raises AwsError."""
+        ...
+
+
+class UnitLender(Protocol):
+    """Create- and UpdateInterruptibleCapacityReservationAllocation.
+
+    Each raises TransientError when the call was throttled or its answer lost, and AwsError when EC2 refuses.
+    """
+
+    def lent(self, source_id: str) -> LentUnits | None:
+        """Return what EC2 shows now that a reservation lends; None: it lends nothing, and can begin to."""
+        ...
+
+    def begin(
+        self, source_id: str, count: int, tags: Mapping[str, str], client_token: str
+    ) -> None:
+        """Lend free units of a reservation, retained when all come back; the same again lends nothing more."""
+        ...
+
+    def change(self, source_id: str, target_count: int) -> None:
+        """Lend so many units in all: more out of free ones, or fewer, with two minutes' notice to what runs in them."""
         ...
 
 

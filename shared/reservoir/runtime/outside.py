@@ -30,6 +30,7 @@ from reservoir.ports.ec2 import (
     LaunchTemplateStore,
     ReservationChanger,
     ReservationMaker,
+    UnitLender,
     UnitMover,
     UnitSplitter,
 )
@@ -218,6 +219,10 @@ class Outside(Protocol):
     @property
     def unit_splitter(self) -> UnitSplitter:
         """Units that become reservations of their own, for nodes that EC2 moves in."""
+
+    @property
+    def unit_lender(self) -> UnitLender:
+        """Idle units that are lent as interruptible reservations."""
 
     @property
     def capacity_blocks(self) -> CapacityBlocks:

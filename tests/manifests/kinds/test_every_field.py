@@ -98,6 +98,14 @@ def node_class() -> dict[str, Any]:
         "instanceStorePolicy": "RAID0",
         "ipPrefixCount": 1,
         "context": "x",
+        "lending": {
+            "keepFree": 1,
+            "after": "15m",
+            "windows": [
+                {"schedule": "0 20 * * *", "duration": "10h", "timeZone": "Europe/Berlin"}
+            ],
+            "tags": {"lent": "overnight"},
+        },
         "reclaimGroupARN": "arn:aws:resource-groups:us-west-2:123456789012:group/reservoir-class",
         "connectionTracking": {
             "tcpEstablishedTimeout": 350,

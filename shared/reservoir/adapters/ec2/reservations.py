@@ -14,8 +14,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from reservoir.adapters.aws_errors import map_client_errors
-from reservoir.core.model.capacity_reservation import ObservedReservation, ReservationKind
+from reservoir.core.model.capacity_reservation import (
+    LentUnits,
+    ObservedReservation,
+    ReservationKind,
+)
 from reservoir.core.model.instance_type import is_ultra_server
+from reservoir.names import OWNER_TAG
 from reservoir.ports.errors import AwsError
 
 if TYPE_CHECKING:
@@ -23,6 +28,7 @@ if TYPE_CHECKING:
 
 _PAGE_SIZE: Final = 1000
 _UNTOLD: Final = "unknown"  # a state that no launch is made in, and that ends nothing
+_NO_ALLOCATION: Final = ("canceled", "failed")
 _RESERVATION_TYPE: Final = "AWS::EC2::CapacityReservation"
 
 
@@ -54,7 +60,9 @@ class Ec2ReservationReader:
         }
         if not blocks <= self._ultra_server_blocks.keys():
             self._read_blocks(blocks)
-        return tuple(self._as_sold(found[key]) for key in sorted(found))
+        return tuple(
+            self._as_sold(_with_lender(found[key], found)) for key in sorted(found)
+        )
 
     def _read_blocks(self, wanted: Set[str]) -> None:
         """Remember which blocks are UltraServers; one that EC2 does not show here (a shared one) is none."""
@@ -129,8 +137,30 @@ def parse(
         is_launchable=described.get("LaunchStatus") != "unlaunchable",
         placement_group_arn=described.get("PlacementGroupArn"),
         capacity_block_id=described.get("CapacityBlockId"),
+        lent=lent_units(described),
         tags={tag["Key"]: tag["Value"] for tag in described.get("Tags", [])},
     )
+
+
+def lent_units(described: Mapping[str, Any]) -> LentUnits | None:
+    """Read what a reservation lends; None: it lends nothing, and can begin to."""
+    allocation = described.get("InterruptibleCapacityAllocation") or {}
+    lent_id = allocation.get("InterruptibleCapacityReservationId")
+    if lent_id is None or allocation.get("Status") in _NO_ALLOCATION:
+        return None
+    count = allocation.get("InstanceCount", 0)
+    return LentUnits(lent_id, count, allocation.get("TargetInstanceCount", count))
+
+
+def _with_lender(
+    reservation: ObservedReservation, shown: Mapping[str, ObservedReservation]
+) -> ObservedReservation:
+    """Say which deployment lends its units: the interruptible reservation has the tag."""
+    lent = reservation.lent
+    if lent is None or lent.reservation_id not in shown:
+        return reservation
+    lent_by = shown[lent.reservation_id].tags.get(OWNER_TAG)
+    return replace(reservation, lent=replace(lent, lent_by=lent_by))
 
 
 def _kind(described: Mapping[str, Any]) -> ReservationKind:

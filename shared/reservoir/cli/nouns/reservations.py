@@ -45,6 +45,7 @@ def _listing(now: datetime) -> Listing[ReservationRow]:
             Column(
                 "FREE", lambda row: str(row.status.free), is_number=True, style=_free_style
             ),
+            Column("LENT", _lent, is_number=True),
             Column("HOLDERS", _holders, gives_way=True, leaves=0),
             Column("ENDS", lambda row: ahead(row.spec.end_at, now)),
             Column("STARTS", lambda row: ahead(row.spec.start_at, now), is_wide=True),
@@ -56,6 +57,11 @@ def _listing(now: datetime) -> Listing[ReservationRow]:
         lambda row: f"reservation/{row.metadata.name}",
         lambda row: row.model_dump(mode="json", exclude_none=True),
     )
+
+
+def _lent(row: ReservationRow) -> str:
+    lent, returning = row.status.lent, row.status.returning
+    return f"{lent} (-{returning})" if returning else str(lent)
 
 
 def _holders(row: ReservationRow) -> str:

@@ -31,6 +31,7 @@ NOTABLE: Final = frozenset(
         "Reservation Changed",
         "Reservation Ending",
         "Reservation Idle",
+        "Reservation Lending Changed",
         "Reservation Readiness",
         "Tables Adopted",
         "Workload Left Spot",

@@ -136,6 +136,13 @@ def _idle(detail: Detail) -> str:
     return f"{units} idle since {_instant(detail.get('idleSince'))}"
 
 
+def _lending_changed(detail: Detail) -> str:
+    before, count = detail.get("lentBefore", 0), detail.get("lentCount", 0)
+    units = _number(abs(count - before), f"unit of {detail.get('instanceType')}")
+    verb = "lends" if count > before else "takes back"
+    return f"{verb} {units}, {count} lent in all: {detail.get('reason')}"
+
+
 def _suspected(detail: Detail) -> str:
     units = _number(detail.get("suspectedCount", 0), "unit")
     kind = f"{units} of {detail.get('instanceType')}"
@@ -306,6 +313,7 @@ _LINES: Final[Mapping[str, Callable[[Detail], str]]] = {
     "Launches Blocked": _blocked,
     "Reservation Exhausted": _exhausted,
     "Reservation Idle": _idle,
+    "Reservation Lending Changed": _lending_changed,
     "Capacity Suspected": _suspected,
     "Policy Changed": _policy_changed,
     "Endings Held": _held,

@@ -91,6 +91,24 @@ class BlockDrain:
 
 
 @dataclass(frozen=True, slots=True)
+class LentUnits:
+    """Units of a reservation that its owner lends as an interruptible reservation; they are not among its own units.
+
+    ``lent_by``: the deployment that made the interruptible reservation; None: a person did, or EC2 does not show it.
+    """
+
+    reservation_id: str  # the interruptible one
+    count: int
+    target_count: int  # less than ``count`` while units come back
+    lent_by: str | None = None
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether units are on their way, in either direction."""
+        return self.count != self.target_count
+
+
+@dataclass(frozen=True, slots=True)
 class ObservedReservation:
     """One reservation as EC2 shows it. Its ``available_count`` may not know yet of instances launched just before."""
 
@@ -114,6 +132,7 @@ class ObservedReservation:
     placement_group_arn: str | None = None
     capacity_block_id: str | None = None
     resource_group_arns: tuple[str, ...] = ()
+    lent: LentUnits | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
 
     @property

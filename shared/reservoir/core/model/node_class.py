@@ -137,6 +137,25 @@ class KubeletAmounts:
 
 
 @dataclass(frozen=True, slots=True)
+class LendingWindow:
+    """When units are lent: for so long after each start of a cron schedule."""
+
+    schedule: str
+    duration_s: int
+    time_zone: str = "UTC"
+
+
+@dataclass(frozen=True, slots=True)
+class Lending:
+    """How idle units of a class's own on-demand reservations are lent."""
+
+    keep_free: int = 0  # units of each reservation that are not lent
+    after_s: int = 600  # for how long units have been idle before any is lent
+    windows: tuple[LendingWindow, ...] = ()  # none: at any time
+    tags: Mapping[str, str] = field(default_factory=dict)  # of what is lent
+
+
+@dataclass(frozen=True, slots=True)
 class NodeClass:
     """A class: what to select and how to launch. ``spec`` keeps the launch-only fields in EC2's own shape."""
 
@@ -166,6 +185,8 @@ class NodeClass:
     local_disks_are_storage: bool = False
     # a resource group of reservations at which on-demand nodes are launched, so that EC2 can move them into one
     reclaim_group_arn: str | None = None
+    # None: its units are not lent
+    lending: Lending | None = None
     kubelet: KubeletAmounts | None = None
     static_hash: str = ""
     status: NodeClassStatus = NodeClassStatus()

@@ -173,6 +173,13 @@ class ReservationRowStatus(Part):
         description="Units with a node of this deployment, or promised to one."
     )
     others: int = Field(description="Units that others use.")
+    lent: int = Field(
+        default=0,
+        description="Units lent as an interruptible reservation; they are not in the total.",
+    )
+    returning: int = Field(
+        default=0, description="Of those, units that are being taken back."
+    )
     refusal: str | None = Field(
         default=None,
         description="Why nothing is launched into units that EC2 shows as free.",

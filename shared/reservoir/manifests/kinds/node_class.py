@@ -31,6 +31,7 @@ from reservoir.manifests.kinds.instance_settings import (
     check_tag_key,
     is_usual,
 )
+from reservoir.manifests.kinds.lending import LendingSpec
 from reservoir.manifests.kinds.selector_terms import (
     MOST_TERMS,
     ReclaimGroupArn,
@@ -167,6 +168,13 @@ class NodeClassSpec(Model):
         description=(
             "A resource group of capacity reservations, of this class alone, at which on-demand nodes are launched."
             " Units that become free are split off into it, and EC2 moves nodes in without a restart."
+        ),
+    )
+    lending: LendingSpec | None = Field(
+        default=None,
+        description=(
+            "Lends idle units of its own on-demand reservations that carry reservoir:units-may-be-lent=true, and takes"
+            " them back for work that waits; default: nothing is lent."
         ),
     )
     fleet_targeting_mode: Annotated[FleetTargetingMode, Field(strict=False)] = (
@@ -456,6 +464,7 @@ class NodeClassManifest(Model):
             platform=spec.platform or self._default_platform(),
             tenancy=spec.tenancy,
             reclaim_group_arn=spec.reclaim_group_arn,
+            lending=None if spec.lending is None else spec.lending.to_core(),
             static_hash=self.static_hash(),
         )
 

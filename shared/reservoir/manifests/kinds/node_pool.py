@@ -78,7 +78,8 @@ def _refuse_auto_mode(value: Any) -> Any:
     return value
 
 
-def _check_schedule(text: str) -> str:
+def check_schedule(text: str) -> str:
+    """Return a cron schedule that can be read; raises PydanticCustomError for another."""
     try:
         CronSchedule.parse(text)
     except ScheduleError as error:
@@ -88,7 +89,8 @@ def _check_schedule(text: str) -> str:
     return text
 
 
-def _check_time_zone(name: str) -> str:
+def check_time_zone(name: str) -> str:
+    """Return the name of a time zone that is known; raises PydanticCustomError for another."""
     try:
         CronSchedule.parse("@daily", name)
     except ScheduleError as error:
@@ -225,13 +227,13 @@ class BudgetSpec(Model):
         default_factory=list, max_length=10, description="None: every reason."
     )
     schedule: (
-        Annotated[str, Field(max_length=200), AfterValidator(_check_schedule)] | None
+        Annotated[str, Field(max_length=200), AfterValidator(check_schedule)] | None
     ) = Field(
         default=None,
         description="Cron expression of five fields, or @daily and its like; with a duration.",
     )
     duration: Duration | None = None
-    time_zone: Annotated[str, Field(max_length=64), AfterValidator(_check_time_zone)] = (
+    time_zone: Annotated[str, Field(max_length=64), AfterValidator(check_time_zone)] = (
         Field(default="UTC", description="Time zone of the schedule.")
     )
 

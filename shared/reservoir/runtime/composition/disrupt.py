@@ -1,6 +1,7 @@
 """The disrupt function."""
 
 from reservoir.runtime.composition.parts.draining import draining_from
+from reservoir.runtime.composition.parts.lending import lend_units_from
 from reservoir.runtime.composition.parts.outside import once, process_outside
 from reservoir.runtime.composition.parts.planning import (
     snapshot_gatherer_from,
@@ -47,6 +48,7 @@ def disrupt_from(outside: Outside, solve: Solve) -> Disrupt:
             outside.ids,
             outside.settings.deployment,
         ),
+        lending=lend_units_from(outside, outside.settings.scheduling, solve),
         decisions=outside.decisions,
         ids=outside.ids,
         clock=outside.clock,

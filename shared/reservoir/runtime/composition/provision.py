@@ -1,6 +1,7 @@
 """The provision function."""
 
 from reservoir.runtime.composition.parts.draining import draining_from
+from reservoir.runtime.composition.parts.lending import lend_units_from
 from reservoir.runtime.composition.parts.outside import once, process_outside
 from reservoir.runtime.composition.parts.planning import (
     check,
@@ -64,5 +65,6 @@ def provision_from(outside: Outside, solve: Solve) -> Provision:
         executor=outside.executor,
         recent=RecentCommits(outside.monotonic_s),
         static_pools=static_pools,
+        lending=lend_units_from(outside, policy, solve),
         at_once_max=outside.settings.planned_at_once_max,
     )

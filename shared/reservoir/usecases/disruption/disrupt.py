@@ -21,6 +21,7 @@ from reservoir.core.disruption.decision_ids import DECISION_PREFIX, LATEST_DECIS
 from reservoir.core.disruption.methods.deleted_pool import deleted_pools
 from reservoir.core.disruption.methods.reclaim import units_returning
 from reservoir.core.launching.claim_nodes import is_held
+from reservoir.core.lending.decide import may_lend
 from reservoir.core.model.node_claim import NodeClaim
 from reservoir.core.model.node_pool import DisruptionReason, NodePool
 from reservoir.core.model.plan import Plan
@@ -44,6 +45,7 @@ from reservoir.usecases.disruption.move_units import Moved, MoveUnits
 from reservoir.usecases.disruption.replace_nodes import Carried, ReplaceNodes
 from reservoir.usecases.disruption.roll_out import RollOut
 from reservoir.usecases.disruption.split_units import SplitUnits
+from reservoir.usecases.lending.lend_units import LendUnits, is_lending
 from reservoir.usecases.provisioning.commit_plan import launch_batches
 from reservoir.usecases.provisioning.gather_snapshot import Gathered, SnapshotGatherer
 from reservoir.usecases.provisioning.solver import Solve
@@ -72,10 +74,13 @@ class DisruptReport:
     units_moved: int = 0
     units_split_off: int = 0
     units_given_back: int = 0
+    units_lent: int = 0
+    units_recalled: int = 0
     unjudged: int = 0  # nodes whose turn comes in more than an hour
     # EC2's codes by source reservation
     moves_refused: Mapping[str, str] = field(default_factory=dict)
     splits_refused: Mapping[str, str] = field(default_factory=dict)
+    lending_refused: Mapping[str, str] = field(default_factory=dict)
     refusals: Mapping[str, str] = field(default_factory=dict)
 
     def counts(self) -> dict[str, int]:
@@ -91,6 +96,9 @@ class DisruptReport:
             "units_split_off": self.units_split_off,
             "units_given_back": self.units_given_back,
             "unit_splits_refused": len(self.splits_refused),
+            "units_lent": self.units_lent,
+            "units_recalled": self.units_recalled,
+            "lending_refused": len(self.lending_refused),
             "disruptions_refused": len(self.refusals),
             "nodes_unjudged": self.unjudged,
         }
@@ -117,6 +125,7 @@ class Disrupt:
     envelope: Envelope
     moving: MoveUnits
     splitting: SplitUnits
+    lending: LendUnits
     decisions: DecisionStore
     ids: IdFactory
     clock: Clock
@@ -156,6 +165,7 @@ class Disrupt:
         )
         report.units_split_off, report.splits_refused = split.split_off, split.refused
         report.units_given_back = split.given_back
+        self._lend(gathered, moved.lending, report, now)
         done = _with_refused_moves(done, moved)
         done = _with_notes(done, carried)
         report.unjudged = unjudged_for_an_hour(decision, now)
@@ -165,18 +175,37 @@ class Disrupt:
         return report
 
     def _at_rest(self, now: datetime) -> DisruptReport:
-        """Give back units that were split off for nodes that have all ended.
+        """Give back units that were split off for nodes that have all ended, and lend what is idle.
 
-        It costs a read, so it is not done each minute.
+        It costs reads, so it is not done each minute.
         """
         report = DisruptReport()
         if now.minute % _AT_REST_EVERY == 0:
-            records = self.gatherer.reservations.list_current()
+            reading = self.gatherer.read_policy()
+            records = reading.reservations.result()
             known = {record.reservation.id: record.reservation for record in records}
             split = self.splitting.run((), known, now)
             report.units_given_back = split.given_back
             report.splits_refused = split.refused
+            begun = [it for it in self.claims.list_moving() if is_lending(it)]
+            shown = Snapshot(
+                (), tuple(known.values()), node_classes=reading.policy.node_classes
+            )
+            if begun or may_lend(shown, self.lending.deployment):
+                gathered = self.gatherer.gather(now, reading=reading)
+                self._lend(gathered, begun, report, now)
         return report
+
+    def _lend(
+        self,
+        gathered: Gathered,
+        begun: Sequence[NodeClaim],
+        report: DisruptReport,
+        now: datetime,
+    ) -> None:
+        lent = self.lending.run(gathered.snapshot, gathered.reservations, now, begun)
+        report.units_lent, report.units_recalled = lent.lent, lent.recalled
+        report.lending_refused = lent.refused
 
     def _decide(self, gathered: Gathered, now: datetime) -> DisruptionDecision:
         claims = {

@@ -31,6 +31,7 @@ from reservoir.ports.state import ConflictError, NodeClaimStore, PlannedCommit
 from reservoir.ports.system import IdFactory
 from reservoir.usecases.claims.claim_moves import return_all_replicas, settle_claim
 from reservoir.usecases.disruption.split_units import is_split
+from reservoir.usecases.lending.lend_units import is_lending
 
 # EC2 does not say for how long it remembers a client token: later than this it is not asked again.
 _ASKED_WITHIN: Final = timedelta(minutes=10)
@@ -51,6 +52,7 @@ class Moved:
     refused: dict[str, str] = field(default_factory=dict)
     resting: dict[str, datetime] = field(default_factory=dict)
     splitting: list[NodeClaim] = field(default_factory=list)
+    lending: list[NodeClaim] = field(default_factory=list)  # units on their way to be lent
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,8 @@ class MoveUnits:
             busy |= {lease.offering.reservation_id, lease.moves_to}
             if is_split(lease):
                 outcome.splitting.append(lease)
+            elif is_lending(lease):
+                outcome.lending.append(lease)
             elif _still_held(lease):
                 self._ask(lease, now, outcome)
         resting = self._resting(moves, now)

@@ -80,6 +80,10 @@ def _row(record: ReservationRecord, claims: Sequence[NodeClaim]) -> ReservationR
             free=found.free_units,
             ours=ours_count,
             others=found.units_of_others(ours_count),
+            lent=0 if found.lent is None else found.lent.count,
+            returning=0
+            if found.lent is None
+            else max(0, found.lent.count - found.lent.target_count),
             refusal=None if found.refusal is None else found.refusal.reason,
             holders=_holders(claims),
             drain_at=found.drain_at(),

@@ -29,6 +29,7 @@ from reservoir.ports.messaging import NAMED_MAX, EventPublisher, WorkQueue
 from reservoir.ports.state import NodeClaimStore, WorkloadRecord
 from reservoir.ports.system import Clock, IdFactory
 from reservoir.usecases.claims.claim_moves import return_all_replicas
+from reservoir.usecases.lending.lend_units import LendUnits
 from reservoir.usecases.provisioning.commit_plan import Committed, PlanCommitter
 from reservoir.usecases.provisioning.gather_snapshot import (
     Gathered,
@@ -86,6 +87,7 @@ class ProvisionReport:
     shed_count: int = 0
     conflict_count: int = 0
     repaired_count: int = 0
+    recalled_count: int = 0  # lent units that are taken back for what waits
     solve_s: float | None = None  # in all attempts; None: nothing was to be planned
     # by how much the last plan may cost more than need be; None: it has no bound
     gap_percent: float | None = None
@@ -129,6 +131,7 @@ class Provision:
     executor: Executor
     recent: RecentCommits
     static_pools: KeepStaticPools
+    lending: LendUnits
     at_once_max: int = PLANNED_AT_ONCE_MAX
 
     def run(self, woken: Woken = EVERYONE) -> ProvisionReport:
@@ -288,6 +291,8 @@ class Provision:
             it.count for it in plan.unplaced if it.code is ReasonCode.OUT_OF_TIME
         )
         self.status.update(gathered, plan, now)
+        recalled = self.lending.recall(snapshot, gathered.reservations, plan, now)
+        report.recalled_count += recalled.recalled
         if decided.storing is not None:
             decided.storing.result()
         return committed

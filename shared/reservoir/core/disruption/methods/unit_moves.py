@@ -48,11 +48,11 @@ def _is_movable(it: CapacityReservation, now: datetime) -> bool:
 
 
 def is_tagged_movable(it: CapacityReservation) -> bool:
-    """Whether the owner lets units go.
+    """Whether the owner lets units go; not while some are lent: EC2 cancels a reservation that is emptied.
 
     EC2 shows tags to the owner only, so a reservation that is shared with us never qualifies.
     """
-    return it.tags.get(MOVABLE_TAG) == MOVABLE_VALUE
+    return it.tags.get(MOVABLE_TAG) == MOVABLE_VALUE and it.lent is None
 
 
 def _likeness(it: CapacityReservation) -> tuple[str, ...]:

@@ -44,7 +44,7 @@ from reservoir.adapters.ec2.network import Ec2LaunchEnvironment
 from reservoir.adapters.ec2.reservation_changer import Ec2ReservationChanger
 from reservoir.adapters.ec2.reservation_maker import Ec2ReservationMaker
 from reservoir.adapters.ec2.reservations import Ec2ReservationReader
-from reservoir.adapters.ec2.unit_moves import Ec2UnitMover
+from reservoir.adapters.ec2.unit_moves import Ec2UnitLender, Ec2UnitMover
 from reservoir.adapters.ec2.unit_splits import Ec2UnitSplitter
 from reservoir.adapters.eventbridge import EventBridgePublisher, SqsUnpublishedEvents
 from reservoir.adapters.iam import IamPrincipals
@@ -398,6 +398,11 @@ class AwsOutside:
     def unit_splitter(self) -> Ec2UnitSplitter:
         """CreateCapacityReservationBySplitting."""
         return Ec2UnitSplitter(self.ec2, lazy_client("resource-groups"))
+
+    @cached_property
+    def unit_lender(self) -> Ec2UnitLender:
+        """CreateInterruptibleCapacityReservationAllocation."""
+        return Ec2UnitLender(self.ec2)
 
     @cached_property
     def capacity_blocks(self) -> Ec2CapacityBlocks:
