@@ -14,7 +14,7 @@ from lab.fakes.discovery import IMAGES, SUBNETS, MemoryLaunchEnvironment
 from lab.worlds.planning_world import node_class_manifest, node_pool_manifest
 from reservoir.cli.deployment.account import SPOT_ROLE
 from reservoir.cli.examination.before import CHECKS, look
-from reservoir.cli.examination.finding import Severity
+from reservoir.cli.examination.finding import Finding, Severity
 from reservoir.cli.examination.network import SERVICES
 from reservoir.cli.examination.place import Place
 from reservoir.deployment.deployment import read
@@ -331,6 +331,14 @@ def found(
     there: AccountAsFound, folder: Path, region: str = "us-east-1", **settings: Any
 ) -> list[tuple[str, str]]:
     """Return (check, severity) of what is found."""
+    listed = findings(there, folder, region, **settings)
+    return [(finding.check, finding.severity.value) for finding in listed]
+
+
+def findings(
+    there: AccountAsFound, folder: Path, region: str = "us-east-1", **settings: Any
+) -> list[Finding]:
+    """Return what is found."""
     path = folder / "production.yaml"
     policy = folder / "policy"
     policy.mkdir(exist_ok=True)
@@ -347,9 +355,9 @@ def found(
         json.dumps({"alarmTopic": TOPIC, "stack": STACK, "manifests": "policy", **settings})
     )
     place = Place(read(path), there, there, region, there.environment, there.is_served)
-    findings = look(place, (DeniedError,))
-    assert all(finding.message and finding.advice for finding in findings)
-    return [(finding.check, finding.severity.value) for finding in findings]
+    listed = look(place, (DeniedError,))
+    assert all(finding.message and finding.advice for finding in listed)
+    return listed
 
 
 def test_a_good_account_has_no_finding(tmp_path: Path) -> None:
@@ -614,6 +622,24 @@ def test_a_stack_that_stands_needs_no_more_room(tmp_path: Path) -> None:
     account.stacks = {STACK: "UPDATE_COMPLETE"}
     account.rules = 290
     assert found(account, tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("is_left", "advice"),
+    [
+        (True, "aws s3 rb s3://cdk-hnb659fds-assets-123456789012-us-east-1"),
+        (False, "make bootstrap,"),
+    ],
+)
+def test_a_bucket_that_a_bootstrap_left_is_named_as_it_is_in_the_way_of_the_next(
+    tmp_path: Path, is_left: bool, advice: str
+) -> None:
+    account = AccountAsFound()
+    account.parameters = {}
+    account.buckets = account.buckets if is_left else []
+    (finding,) = findings(account, tmp_path)
+    assert finding.check == "bootstrap"
+    assert advice in finding.advice
 
 
 def test_a_quota_that_was_raised_is_room(tmp_path: Path) -> None:

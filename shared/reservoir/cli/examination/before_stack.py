@@ -55,21 +55,35 @@ def bootstrap(place: Place) -> Iterator[Finding]:
         advice = (
             "make bootstrap, or set bootstrapQualifier to the one that your account has"
         )
+        if _has_bucket(place):
+            # The CDK keeps it, also where the rest of the bootstrap failed, and makes no other.
+            bucket = _bucket(place)
+            message += f", and the bucket {bucket} is in the way of a new bootstrap"
+            advice = f"delete it, if nothing needs it (aws s3 rb s3://{bucket}), and make bootstrap"
         yield Finding(Severity.ERROR, "bootstrap", message, advice)
         return
     if int(version) < _BOOTSTRAP_MIN:
         message = f"the CDK's bootstrap here has version {version}, and {_BOOTSTRAP_MIN} is needed"
         yield Finding(Severity.ERROR, "bootstrap", message, "make bootstrap")
-    bucket = f"cdk-{place.qualifier}-assets-{place.account()}-{place.region}"
+    if not _has_bucket(place):
+        message = (
+            f"the bootstrap's bucket {_bucket(place)}, which takes the code, does not exist"
+        )
+        advice = "delete the bootstrap's stack, and make bootstrap: it makes no bucket again that was deleted"
+        yield Finding(Severity.ERROR, "bootstrap", message, advice)
+
+
+def _bucket(place: Place) -> str:
+    return f"cdk-{place.qualifier}-assets-{place.account()}-{place.region}"
+
+
+def _has_bucket(place: Place) -> bool:
+    """Return whether the bootstrap's bucket is there; one that may not be looked at is."""
     try:
-        place.clients("s3").head_bucket(Bucket=bucket)
+        place.clients("s3").head_bucket(Bucket=_bucket(place))
     except ClientError as error:
-        if error.response["Error"]["Code"] == _GONE:
-            message = (
-                f"the bootstrap's bucket {bucket}, which takes the code, does not exist"
-            )
-            advice = "delete the bootstrap's stack, and make bootstrap: it makes no bucket again that was deleted"
-            yield Finding(Severity.ERROR, "bootstrap", message, advice)
+        return bool(error.response["Error"]["Code"] != _GONE)
+    return True
 
 
 def cdk_roles(place: Place) -> Iterator[Finding]:
