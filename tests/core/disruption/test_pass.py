@@ -125,6 +125,39 @@ def test_each_node_is_judged_within_as_many_passes_as_there_are_nodes(
     )
 
 
+@pytest.mark.parametrize("budget", [1, 2, 5])
+@pytest.mark.parametrize("others", [1, 9, 30])
+def test_nodes_that_cannot_be_bettered_take_no_others_place_in_the_budget(
+    budget: int, others: int
+) -> None:
+    it = fleet(
+        pools=(node_pool("default", SPOT, ON_DEMAND),), budget=budget, spot_to_spot=False
+    )
+    for number in range(others):
+        it.add_node(f"a{number:02}", "large", SPOT, {"default/seven": 1})
+    it.add_node("paid", "small", ON_DEMAND, {"default/pair": 1})
+
+    decision = it.decide()
+
+    assert [command.claim_ids for command in decision.commands] == [("paid",)]
+    assert refusal(decision, "a00") != "budget of NodePool default is used up"
+
+
+@pytest.mark.parametrize("budget", [1, 3])
+def test_within_a_budget_each_node_is_judged_in_as_many_passes_as_there_are_nodes(
+    budget: int,
+) -> None:
+    it = refused_each_time(7, budget=budget)
+    seen: set[str] = set()
+    for minute in range(7):
+        it.now = NOW + timedelta(minutes=minute)
+        decision = it.decide()
+        it.waiting = {each.claim_id: each.since for each in decision.waiting}
+        seen |= judged(decision)
+
+    assert seen == set(it.claims)
+
+
 def test_whose_turn_did_not_come_says_since_when() -> None:
     it = refused_each_time(3)
     it.waiting = {"n1": NOW - timedelta(minutes=5), "n2": NOW - timedelta(hours=2)}

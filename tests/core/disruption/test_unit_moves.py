@@ -119,6 +119,17 @@ def test_a_budget_that_is_used_up_needs_no_unit() -> None:
     assert paid(budget=0).decide().moves == ()
 
 
+def test_a_node_that_no_unit_could_hold_takes_no_others_place_in_the_budget() -> None:
+    it = paid(2, budget=1)
+    it.types = (LARGE, instance_type("huge", 16, on_demand=800_000))
+    wide = workload("wide", 12)
+    it.workloads = {**WORK, wide.key: wide}
+    for number in range(3):
+        it.add_node(f"wide-{number}", "huge", ON_DEMAND, {wide.key: 1})
+
+    assert moves(it.decide()) == [("cr-idle", "cr-mine", 1)]
+
+
 def test_an_empty_node_goes_and_takes_no_unit() -> None:
     it = fleet(tagged("cr-idle", 3, 3), tagged("cr-mine", 1, 0))
     it.add_node("idle", "large", ON_DEMAND, {})

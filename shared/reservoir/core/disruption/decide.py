@@ -24,7 +24,7 @@ from reservoir.core.disruption.command import (
     command_of,
 )
 from reservoir.core.disruption.effort import Effort, effort_a_pass
-from reservoir.core.disruption.headroom import Headroom
+from reservoir.core.disruption.headroom import Headroom, used_up
 from reservoir.core.disruption.methods.consolidation import consolidate
 from reservoir.core.disruption.methods.deleted_pool import deleted_pools
 from reservoir.core.disruption.methods.drift import Offered, drift_reason
@@ -277,9 +277,7 @@ class _Pass:
                 going
             ):
                 for candidate in going:
-                    self._refusals[candidate.id] = (
-                        f"budget of NodePool {candidate.pool.name} is used up"
-                    )
+                    self._refusals[candidate.id] = used_up(candidate)
                 continue
             self._headroom.spend(going)
             self._world = self._world.after(going, Plan())
@@ -356,16 +354,19 @@ class _Pass:
 
     def consolidate(self) -> None:
         """Move work onto cheaper capacity or less of it."""
-        reason = DisruptionReason.UNDERUTILIZED
         occupied = [
             candidate for candidate in self._consolidatable if not candidate.is_empty
         ]
-        within = self._within_budgets(occupied, reason)
-        outcome = consolidate(self._world, within, self._price_rule(), self._given.waiting)
+        outcome = consolidate(
+            self._world,
+            occupied,
+            self._price_rule(),
+            self._given.waiting,
+            self._headroom,
+        )
         self._refusals.update(
             {refusal.claim_id: refusal.reason for refusal in outcome.refusals}
         )
-        self._headroom.spend(outcome.removed)
         self._world = outcome.world
         self._begin(outcome.commands)
 
@@ -399,8 +400,9 @@ class _Pass:
             for_demand, self._world = search.for_demand(
                 self._before, self._waiting, self._world
             )
-        may_go = self._headroom.within(self._consolidatable, DisruptionReason.UNDERUTILIZED)
-        for_nodes, self._world = search.for_nodes(self._world, may_go)
+        for_nodes, self._world = search.for_nodes(
+            self._world, self._consolidatable, self._headroom
+        )
         for move in for_nodes:
             note = f"waits for a unit that moves from {move.source_id} to {move.destination_id}"
             self._refusals.update(dict.fromkeys(move.for_nodes, note))
@@ -436,9 +438,7 @@ class _Pass:
         chosen = {candidate.id for candidate in within}
         for candidate in candidates:
             if candidate.id not in chosen:
-                self._refusals[candidate.id] = (
-                    f"budget of NodePool {candidate.pool.name} is used up"
-                )
+                self._refusals[candidate.id] = used_up(candidate)
         return within
 
     def decision(self) -> DisruptionDecision:

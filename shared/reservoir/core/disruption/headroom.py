@@ -1,9 +1,15 @@
 """What a pass may still disrupt, counted down as it decides."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from reservoir.core.disruption.candidate import Candidate
 from reservoir.core.model.node_pool import DisruptionReason
+
+
+def used_up(candidate: Candidate) -> str:
+    """Say that the budget of the node's pool lets nothing go any more."""
+    return f"budget of NodePool {candidate.pool.name} is used up"
 
 
 class Headroom:
@@ -20,8 +26,18 @@ class Headroom:
         """How many of the pool's nodes may still go for ``reason``."""
         return max(0, self._left.get((pool_name, reason), 0))
 
+    def together(self, candidates: Sequence[Candidate], reason: DisruptionReason) -> int:
+        """Return how many of the first candidates fit into the rest together."""
+        room: Counter[str] = Counter()
+        for position, candidate in enumerate(candidates):
+            name = candidate.pool.name
+            room[name] += 1
+            if room[name] > self.left(name, reason):
+                return position
+        return len(candidates)
+
     def within(
-        self, candidates: list[Candidate], reason: DisruptionReason
+        self, candidates: Sequence[Candidate], reason: DisruptionReason
     ) -> list[Candidate]:
         """Return the candidates, in their order, that all fit into the rest together."""
         room: dict[str, int] = {}

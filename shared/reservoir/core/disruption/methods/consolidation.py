@@ -10,6 +10,8 @@ are proposed, cheaply, and each is simulated by the scheduler before it is belie
   that is refused is halved, and the next one is as large as the last that was accepted;
 * single nodes, for which something cheaper exists.
 
+Budgets bound what goes, not what is looked at: a node that cannot be bettered takes no other's place in them.
+
 The effort of a pass is bounded. No kind of move may waste what the next ones need, and each tries at least one group,
 or one single node, however little is left. Whose turn did not come is first in the next pass, longest wait first: so
 each node is judged within as many passes as there are nodes, whatever a simulation costs.
@@ -26,6 +28,7 @@ from reservoir.core.disruption.command import LATER, DisruptionCommand, command_
 from reservoir.core.disruption.effort import rotated
 from reservoir.core.disruption.feasibility_filter import FeasibilityFilter
 from reservoir.core.disruption.free_capacity import FreeCapacity
+from reservoir.core.disruption.headroom import Headroom, used_up
 from reservoir.core.disruption.saving.paid_units import WORSE, uses_worse_units, worse_nodes
 from reservoir.core.disruption.saving.price_rule import Judgement, PriceRule, nodes_bought
 from reservoir.core.disruption.simulation import PassState
@@ -38,6 +41,7 @@ _REFUSED_GROUPS_MAX: Final = 6  # of each kind of move: halved so often, a hundr
 # Refused moves of one kind, of paid or of reserved nodes, may take a quarter of the effort from the others.
 _WASTE_PARTS: Final = 4
 _GROUP_MIN: Final = 2
+_UNDERUTILIZED: Final = DisruptionReason.UNDERUTILIZED
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,6 @@ class Consolidation:
 
     commands: tuple[DisruptionCommand, ...]
     world: PassState
-    removed: tuple[Candidate, ...]
     refusals: tuple[Refusal, ...]
 
 
@@ -63,27 +66,33 @@ def consolidate(
     candidates: Sequence[Candidate],
     rule: PriceRule,
     waiting: Mapping[str, datetime],
+    headroom: Headroom,
 ) -> Consolidation:
-    """Consolidate ``candidates`` (in disruption order, already within budgets), as much as a pass may.
+    """Consolidate ``candidates`` (in disruption order), as much as budgets and a pass allow.
 
-    ``waiting``: since when nodes wait for their turn, by claim.
+    ``waiting``: since when nodes wait for their turn, by claim. ``headroom`` is counted down by what goes.
     """
-    if not candidates:
-        return Consolidation((), world, (), ())
-    search = _Search(world, candidates, rule, waiting)
+    going = [
+        candidate
+        for candidate in candidates
+        if headroom.left(candidate.pool.name, _UNDERUTILIZED)
+    ]
+    reasons = {candidate.id: used_up(candidate) for candidate in candidates}
+    if not going:
+        return Consolidation((), world, _refusals(reasons))
+    search = _Search(world, going, rule, waiting, headroom)
     for reserved in (False, True):
         search.run(reserved)
-    gone = {candidate.id for candidate in search.removed}
-    return Consolidation(
-        tuple(search.commands),
-        search.world,
-        tuple(search.removed),
-        tuple(
-            Refusal(key, reason)
-            for key, reason in sorted(search.refusals.items())
-            if key not in gone
-        ),
-    )
+    for candidate in going:
+        reasons[candidate.id] = search.reason(candidate)
+    for command in search.commands:
+        for claim_id in command.claim_ids:
+            del reasons[claim_id]
+    return Consolidation(tuple(search.commands), search.world, _refusals(reasons))
+
+
+def _refusals(reasons: Mapping[str, str]) -> tuple[Refusal, ...]:
+    return tuple(Refusal(key, reason) for key, reason in sorted(reasons.items()))
 
 
 class _Search:
@@ -95,13 +104,14 @@ class _Search:
         candidates: Sequence[Candidate],
         rule: PriceRule,
         waiting: Mapping[str, datetime],
+        headroom: Headroom,
     ) -> None:
         self.world = world
         self.commands: list[DisruptionCommand] = []
-        self.removed: list[Candidate] = []
         self.refusals = {candidate.id: LATER for candidate in candidates}
         self._left = list(candidates)
         self._waiting = waiting
+        self._headroom = headroom
         self._simulation_max = world.effort.left // _SIMULATION_PARTS
         self._waste_max = world.effort.left // _WASTE_PARTS
         self._wasted = 0
@@ -119,6 +129,12 @@ class _Search:
             self._wasted, self._tried = 0, False
             move(reserved)
 
+    def reason(self, candidate: Candidate) -> str:
+        """Say why the node stays, whose turn may have come too late for its pool's budget."""
+        found = self.refusals[candidate.id]
+        is_used_up = not self._headroom.left(candidate.pool.name, _UNDERUTILIZED)
+        return used_up(candidate) if found == LATER and is_used_up else found
+
     # -- moves
 
     def _empty_nodes(self, reserved: bool) -> None:
@@ -128,7 +144,7 @@ class _Search:
         refused = 0
         waiting = list(self._chunks(chosen))
         while waiting and refused < _REFUSED_GROUPS_MAX and self._may_go_on():
-            group = self._still_left(waiting.pop(0))
+            group = self._within_budgets(self._still_left(waiting.pop(0)))
             # Those whose turn comes next take nothing, or they would have to stay.
             next_ones = frozenset(
                 candidate.id for candidate in chain.from_iterable(waiting)
@@ -142,10 +158,9 @@ class _Search:
         group = rotated(self._group(reserved), self.world.now, COMMAND_NODES_MAX)
         while refused < _REFUSED_GROUPS_MAX and self._may_go_on():
             group = self._still_left(group)
-            affordable = self._affordable(group[start : start + size])
-            window = group[
-                start : start + (affordable if self._tried else max(_GROUP_MIN, affordable))
-            ]
+            window = self._within_budgets(group[start : start + size])
+            affordable = self._affordable(window)
+            window = window[: affordable if self._tried else max(_GROUP_MIN, affordable)]
             if len(window) < _GROUP_MIN:
                 return  # single nodes are tried each for itself
             if self._attempted(window):
@@ -175,7 +190,7 @@ class _Search:
         for candidate in sorted(rotated(hopeful, self.world.now), key=self._waits_since):
             if not self._may_go_on():
                 return
-            if self._still_left([candidate]):
+            if self._within_budgets(self._still_left([candidate])):
                 self._attempted([candidate])
 
     # -- helpers
@@ -188,11 +203,16 @@ class _Search:
         )
 
     def _chunks(self, candidates: Sequence[Candidate]) -> Iterator[Sequence[Candidate]]:
-        left = candidates
-        while left:
-            count = max(1, self._affordable(left[:COMMAND_NODES_MAX]))
-            yield left[:count]
-            left = left[count:]
+        start = 0
+        while start < len(candidates):
+            window = candidates[start : start + COMMAND_NODES_MAX]
+            together = self._headroom.together(window, _UNDERUTILIZED)
+            count = max(1, min(together, self._affordable(window)))
+            yield window[:count]
+            start += count
+
+    def _within_budgets(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        return self._headroom.within(candidates, _UNDERUTILIZED)
 
     def _affordable(self, group: Sequence[Candidate]) -> int:
         """Return how many of the first nodes one simulation may cover without taking much of the pass."""
@@ -306,10 +326,8 @@ class _Search:
             if plan.launches
             else "its replicas fit on nodes that stay"
         )
-        self.commands.append(
-            command_of(DisruptionReason.UNDERUTILIZED, removed, plan, what)
-        )
-        self.removed.extend(removed)
+        self.commands.append(command_of(_UNDERUTILIZED, removed, plan, what))
+        self._headroom.spend(removed)
         destinations = {placed.claim_id for placed in plan.existing}
         self.refusals.update(
             dict.fromkeys(

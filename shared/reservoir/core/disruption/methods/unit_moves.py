@@ -14,10 +14,12 @@ from typing import Final
 
 from reservoir.core.disruption.candidate import Candidate
 from reservoir.core.disruption.effort import rotated
+from reservoir.core.disruption.headroom import Headroom
 from reservoir.core.disruption.saving.price_rule import PriceRule
 from reservoir.core.disruption.simulation import PassState
 from reservoir.core.disruption.unit_move import UnitMove
 from reservoir.core.model.capacity_reservation import CapacityReservation, ReservationKind
+from reservoir.core.model.node_pool import DisruptionReason
 from reservoir.core.model.plan import Plan
 from reservoir.names import MOVABLE_TAG, MOVABLE_VALUE
 
@@ -138,16 +140,23 @@ class UnitMoves:
 
     # Branches: one trial after the other, and each may end the search for a node or for all.
     def for_nodes(
-        self, world: PassState, candidates: Sequence[Candidate]
+        self, world: PassState, candidates: Sequence[Candidate], headroom: Headroom
     ) -> tuple[tuple[UnitMove, ...], PassState]:
-        """Return moves into which paid nodes can be consolidated by the next pass, and the world after both."""
+        """Return moves into which paid nodes can be consolidated by the next pass, and the world after both.
+
+        That pass will find no more than ``headroom`` in its budgets.
+        """
         moves: dict[tuple[str, str], UnitMove] = {}
+        moving: list[Candidate] = []
         for candidate in rotated(candidates, world.now):
             if (
                 candidate.pool.name not in self._pools
                 or candidate.is_reserved
                 or candidate.is_empty
             ):
+                continue
+            with_it = [*moving, candidate]
+            if headroom.together(with_it, DisruptionReason.UNDERUTILIZED) < len(with_it):
                 continue
             for move in _possible(world):
                 one = replace(move, count=1)
@@ -163,6 +172,7 @@ class UnitMoves:
                 if self._improved(world, candidate) is not None:
                     break  # it needs no unit: its turn comes in a later pass
                 world = shifted(world, one).after((candidate,), plan)
+                moving = with_it
                 key = (one.source_id, one.destination_id)
                 moves[key] = _grown(moves.get(key), one, candidate)
                 break
