@@ -17,12 +17,19 @@ VARIABLE: Final = re.compile(
     | \#\{{{_NAME}\}}\#?                  # Azure DevOps, Octopus
     | \{{[A-Za-z_]\w{{0,63}}\}}           # Python
     | \[\[\s*{_NAME}\s*\]\]               # Consul
+    | \$\[[^\[\]]{{1,200}}\]             # Azure DevOps, when it runs
+    | \(\({_NAME}\)\)                   # Concourse
     | %[A-Z][A-Z0-9_]{{1,63}}%            # Windows
     | @@?[A-Z][A-Z0-9_]{{1,63}}@@?        # autoconf, Maven
+    | @@{_NAME}@@
+    | \#\#{_NAME}\#\#
     | __[A-Z][A-Z0-9_]{{0,63}}__
     | <<?[A-Za-z_][\w .-]{{0,63}}>>?      # written by hand, as what follows
+    | \[[A-Z][A-Z0-9_]{{2,63}}\]
     | (?<![A-Za-z0-9])(?:YOUR_[A-Z0-9_]{{1,63}}|(?:REPLACE|CHANGE)_?ME|REPLACE_WITH_\w{{1,63}})(?![A-Za-z0-9])
+    | (?<![A-Za-z0-9])(?:your-[a-z][a-z0-9-]{{1,63}}|(?:replace|change)-me)(?![A-Za-z0-9])
     | (?<![a-z])(?:ami|cr|pg|sg|snap|subnet|vpc)-[xX]{{3,17}}(?![A-Za-z0-9])
+    | (?<![A-Za-z0-9])[xX]{{4,17}}(?![A-Za-z0-9])
     """,
     re.VERBOSE,
 )
