@@ -178,7 +178,8 @@ def test_the_runbook_says_of_each_code_what_it_leads_to() -> None:
         aws_errors.SPOT_NOT_PERMITTED_CODES,
         blocking - OF_THE_CLASS,
         TROUBLE_OF_A_POOL,
-        aws_errors.SERVICE_TROUBLE_CODES - TROUBLE_OF_A_POOL,
+        (aws_errors.SERVICE_TROUBLE_CODES - TROUBLE_OF_A_POOL)
+        | aws_errors.IDEMPOTENCY_CODES,
         aws_errors.SUBNET_FULL_CODES,
         OF_THE_CLASS,
         aws_errors.TEMPLATE_MISSING_CODES,

@@ -9,11 +9,15 @@ from datetime import timedelta
 import pytest
 
 from lab.worlds.disrupt_world import DisruptWorld
-from reservoir.adapters.aws_errors import SERVICE_TROUBLE_CODES
+from reservoir.adapters.aws_errors import IDEMPOTENCY_CODES, SERVICE_TROUBLE_CODES
 from reservoir.core.launching.launch_outcome import LaunchOutcome
 from reservoir.core.launching.launch_request import LaunchRequest
 from reservoir.core.model.instance_type import CapacityType
-from reservoir.ports.errors import UnknownOutcomeError
+from reservoir.ports.errors import (
+    AwsError,
+    IdempotencyMismatchError,
+    UnknownOutcomeError,
+)
 
 
 class Unanswered:
@@ -37,13 +41,17 @@ class Unanswered:
     def launch(self, request: LaunchRequest, client_token: str) -> LaunchOutcome:
         is_meant = request.capacity_type is self.market
         if is_meant and not self.launches:
-            self.clock.advance(seconds=self.waits_s)
-            raise UnknownOutcomeError(self.code, "CreateFleet")
+            raise self._nothing()
         outcome = self.ec2.launch(request, client_token)
         if is_meant:
-            self.clock.advance(seconds=self.waits_s)
-            raise UnknownOutcomeError(self.code, "CreateFleet")
+            raise self._nothing()
         return outcome
+
+    def _nothing(self) -> AwsError:
+        self.clock.advance(seconds=self.waits_s)
+        is_known = self.code in IDEMPOTENCY_CODES
+        kind = IdempotencyMismatchError if is_known else UnknownOutcomeError
+        return kind(self.code, "CreateFleet")
 
 
 def launch_all(world: DisruptWorld, fleet: Unanswered) -> timedelta:
@@ -63,7 +71,7 @@ def launch_all(world: DisruptWorld, fleet: Unanswered) -> timedelta:
 
 # An answer with a code of trouble comes at once. Silence ends after 45 seconds (``clients.ONE_LONG_WAIT``).
 SILENCES = {
-    **dict.fromkeys(sorted(SERVICE_TROUBLE_CODES), 0),
+    **dict.fromkeys(sorted(SERVICE_TROUBLE_CODES | IDEMPOTENCY_CODES), 0),
     "ReadTimeoutError": 45,
     "ConnectionClosedError": 3,
 }

@@ -60,6 +60,7 @@ from reservoir.ports.ec2 import FleetLauncher, InstanceReader, LaunchTemplateSto
 from reservoir.ports.errors import (
     AccessDeniedError,
     ConfigurationError,
+    IdempotencyMismatchError,
     RefusedError,
     ThrottledError,
     TransientError,
@@ -471,12 +472,15 @@ class Launch:
         """Call EC2, and record where it gives no answer: other runs of the batch then stop asking."""
         try:
             return self.fleet.launch(attempt.request, attempt.client_token)
-        except UnknownOutcomeError as error:
+        except (UnknownOutcomeError, IdempotencyMismatchError) as error:
             now = self.clock.now()
             if attempt.unanswered_at is None:
                 attempt = self.attempts.leave_unanswered(attempt, error.code, now)
             next_at = now + timedelta(seconds=FIRST_RETRY_DELAY_S)
-            if next_at <= _replayed_until(attempt):
+            # A token that EC2 knows with other parameters has launched something: asking again tells no more.
+            if isinstance(error, UnknownOutcomeError) and next_at <= _replayed_until(
+                attempt
+            ):
                 raise
             raise _UnsettledError(
                 error.code, error.operation, _adopted_from(attempt)
