@@ -128,6 +128,10 @@ LOST_ON_THE_WAY_BACK: Mapping[tuple[str, str], str] = {
     ): "kept as it is; the older release knows no static pools and ends such a node when idle",
     (
         "NodeClaim",
+        "is_warm",
+    ): "kept as it is; the older release knows no warm nodes and ends such a node when idle",
+    (
+        "NodeClaim",
         "placed_with",
     ): "kept as it is; replicas that the older release adds count as the oldest",
     (
@@ -169,7 +173,7 @@ UNREAD_ON_THE_WAY_BACK: Mapping[tuple[str, str], str] = {
     (
         "DrainReason",
         "ScaledDown",
-    ): "only while a static pool lets nodes go; the older release knows no static pools",
+    ): "only while a static pool lets nodes go, or a warm node ends; the older release knows neither",
 }
 KEEPING = {
     "NodeClaim",

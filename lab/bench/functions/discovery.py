@@ -274,6 +274,7 @@ def _discover_reservations(
         clock=clock,
         readiness=TellReadiness(policy, offerings, stored, MemoryBus()),
         history=MemoryHistory(),
+        account_id="111122223333",
     )
 
 

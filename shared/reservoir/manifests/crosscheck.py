@@ -355,22 +355,10 @@ def _reservation_doubts(pool: NodePool, node_class: NodeClass) -> Iterator[Doubt
             "no-reservation",
             _never("the pool", reason),
         )
-    if pool.all_reserved and not (
-        may_reserve and node_class.capacity_reservation_selector_terms
-    ):
-        why = (
-            "its class selects no reservation"
-            if may_reserve
-            else "it excludes reserved capacity"
-        )
-        reason = f"it wants as many nodes as it has reserved units, and {why}"
-        yield Doubt(
-            "NodePool",
-            pool.name,
-            ("spec", "replicas"),
-            "no-units",
-            _never("the pool", reason),
-        )
+    if not may_reserve:
+        yield from _unit_doubts(pool, "it excludes reserved capacity")
+    elif not node_class.capacity_reservation_selector_terms:
+        yield from _unit_doubts(pool, "its class selects no reservation")
     asked = [
         key
         for key in sorted(labels.RESERVATION_LABELS)
@@ -381,6 +369,18 @@ def _reservation_doubts(pool: NodePool, node_class: NodeClass) -> Iterator[Doubt
         yield Doubt(
             "NodePool", pool.name, _REQUIREMENTS, "not-reserved", _never("the pool", reason)
         )
+
+
+def _unit_doubts(pool: NodePool, why: str) -> Iterator[Doubt]:
+    """Yield what a pool wants to do with reserved units, and cannot because it has none."""
+    if pool.all_reserved:
+        reason = f"it wants as many nodes as it has reserved units, and {why}"
+        path = ("spec", "replicas")
+        yield Doubt("NodePool", pool.name, path, "no-units", _never("the pool", reason))
+    if pool.warm_reserved is not None:
+        reason = f"the pool has no units to keep warm because {why}"
+        path = ("spec", "warmReserved")
+        yield Doubt("NodePool", pool.name, path, "no-units", reason)
 
 
 def _asks(pool: NodePool, key: str) -> bool:

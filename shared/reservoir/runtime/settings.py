@@ -103,6 +103,11 @@ class Settings:
     publishes_metrics: bool = False
     otlp_endpoint: str | None = None
 
+    @property
+    def account_id(self) -> str:
+        """The account of the deployment."""
+        return self.instance_arn_prefix.split(":")[4]
+
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Settings":
         """Read everything; raises SettingsError with every name that is missing."""

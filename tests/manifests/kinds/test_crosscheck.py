@@ -11,7 +11,7 @@ from reservoir.core.model.node_class import (
     NodeClassStatus,
     SelectorTerm,
 )
-from reservoir.core.model.node_pool import NodePool
+from reservoir.core.model.node_pool import NodePool, WarmReserved
 from reservoir.core.model.team import Quota, Team
 from reservoir.core.model.workload import FallbackStep, Workload
 from reservoir.core.scheduling_terms import labels
@@ -273,6 +273,18 @@ def test_a_pool_that_follows_reservations_and_has_none() -> None:
     assert doubts(ObjectSet([following], [NodeClass("c")])) == [("NodePool/p", "no-units")]
     bought = replace(only("on-demand"), all_reserved=True)
     assert ("NodePool/p", "no-units") in doubts(ObjectSet([bought], [NODE_CLASS]))
+
+
+def test_a_pool_that_keeps_units_warm_and_has_none() -> None:
+    warming = replace(pool(), warm_reserved=WarmReserved())
+    bought = replace(only("on-demand"), warm_reserved=WarmReserved(2))
+    for asked, node_class, told in (
+        (warming, NODE_CLASS, []),
+        (warming, NodeClass("c"), ["no-units"]),
+        (bought, NODE_CLASS, ["no-units"]),
+    ):
+        found = cross_check(ObjectSet([asked], [node_class]))
+        assert [doubt.rule for doubt in found if "warm" in doubt.message] == told
 
 
 GPU_TAINT = Taint("nvidia.com/gpu", TaintEffect.NO_SCHEDULE)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from reservoir.core.model.node_class import SelectorTerm
+from reservoir.core.model.node_pool import WarmReserved
 from reservoir.core.model.workload import (
     AffinityTerm,
     LabelSelector,
@@ -58,6 +59,12 @@ def static_pool() -> dict[str, Any]:
     manifest = node_pool()
     manifest["spec"] |= {"replicas": 3, "limits": {"nodes": "4"}, "weight": None}
     return manifest
+
+
+def warm_pool() -> dict[str, Any]:
+    """A pool whose free units are booted ahead, on weekdays."""
+    window = {"schedule": "0 7 * * MON-FRI", "duration": "11h", "timeZone": "Europe/Berlin"}
+    return valid.with_spec(node_pool(), warmReserved="All", warmReservedDuring=window)
 
 
 def node_class() -> dict[str, Any]:
@@ -180,7 +187,7 @@ def paths(value: Any, prefix: str = "") -> Iterator[str]:
 @pytest.mark.parametrize(
     ("kind", "manifests"),
     [
-        ("NodePool", [valid.node_pool(), static_pool()]),
+        ("NodePool", [valid.node_pool(), static_pool(), warm_pool()]),
         (
             "EC2NodeClass",
             [
@@ -224,6 +231,7 @@ def test_no_field_is_left_out(kind: str, manifests: list[dict[str, Any]]) -> Non
     [
         node_pool(),
         static_pool(),
+        warm_pool(),
         node_class(),
         team(),
         workload(),
@@ -242,6 +250,9 @@ def test_the_alternatives_are_valid(manifest: dict[str, Any]) -> None:
 def test_the_alternatives_of_a_pool_arrive_in_the_core() -> None:
     pool = NodePoolManifest.model_validate(node_pool()).to_core()
     assert NodePoolManifest.model_validate(static_pool()).to_core().replicas == 3
+    assert NodePoolManifest.model_validate(warm_pool()).to_core().warm_reserved == (
+        WarmReserved(None, "0 7 * * MON-FRI", 11 * 3600, "Europe/Berlin")
+    )
     assert pool.startup_taints == (Taint("a", "b", TaintEffect.NO_SCHEDULE),)
 
 

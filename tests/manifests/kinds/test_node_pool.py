@@ -218,6 +218,24 @@ REQUIREMENT = "spec.template.spec.requirements[0]"
         ("spec.replicas", 2.5, ("spec.replicas", "replicas")),
         ("spec.replicas", True, ("spec.replicas", "replicas")),
         ("spec.replicas", "AllReserved", ("spec.replicas", "replicas")),
+        ("spec.warmReserved", "all", ("spec.warmReserved", "warm-reserved")),
+        ("spec.warmReserved", -1, ("spec.warmReserved", "warm-reserved")),
+        ("spec.warmReserved", True, ("spec.warmReserved", "warm-reserved")),
+        (
+            "spec.warmReservedDuring",
+            {"schedule": "@daily", "duration": "8h"},
+            ("spec.warmReservedDuring", "warm-window"),
+        ),
+        (
+            "spec.warmReservedDuring",
+            {"schedule": "at noon", "duration": "8h"},
+            ("spec.warmReservedDuring.schedule", "schedule"),
+        ),
+        (
+            "spec.warmReservedDuring",
+            {"schedule": "@daily"},
+            ("spec.warmReservedDuring.duration", "missing"),
+        ),
     ],
 )
 def test_what_is_wrong_is_found_at_its_place(
@@ -245,6 +263,12 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
         ("spec.template.spec.taints[0].value", "label-value"),
         ("spec.disruption.budgets[1].duration", "duration"),
     }
+
+
+def test_a_static_pool_keeps_no_units_warm() -> None:
+    manifest = changed("spec.warmReserved", 2)
+    manifest["spec"]["replicas"] = 3
+    assert ("spec.warmReserved", "static") in rules(manifest)
 
 
 def test_a_field_at_the_wrong_place_is_sent_to_the_right_one() -> None:

@@ -43,9 +43,7 @@ def read_costs(outside: Outside, days: Days) -> Costs:
     samples = list(held(list(outside.history.samples(*around)), around[1]))
     hours = [*_hours(samples, around[1], fees, days)]
     settings = outside.settings
-    place = Place(
-        settings.deployment, settings.instance_arn_prefix.split(":")[4], settings.region
-    )
+    place = Place(settings.deployment, settings.account_id, settings.region)
     namespaces = {name: team.name for name, team in by_namespace(teams).items()}
     rows: dict[str, list[Row]] = {}
     for number in range(days.count):

@@ -45,8 +45,11 @@ def budgets_leave(
 
 
 def _counts(claim: NodeClaim, claims: Mapping[str, NodeClaim]) -> bool:
-    """Whether EC2 shows the node, or it belongs to a static pool, or is to run replicas that another node had."""
-    return (
+    """Whether EC2 shows the node, or it belongs to a static pool, or is to run replicas that another node had.
+
+    A warm node is a free unit: it neither uses a budget up nor makes it larger.
+    """
+    return not claim.is_warm and (
         claim.state in _EXISTING
         or fills_freed_slot(claim, claims)
         or (claim.is_static and not claim.replaces)

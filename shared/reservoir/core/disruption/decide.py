@@ -57,6 +57,8 @@ from reservoir.core.model.plan import Plan
 from reservoir.core.model.snapshot import Node, Snapshot
 from reservoir.core.model.team import ReclaimWithinCohort
 from reservoir.core.static_pools.units import ReservedCapacity
+from reservoir.core.warm_nodes.free_units import warm_nodes
+from reservoir.core.warm_nodes.wanted import KEPT_WARM, WarmWishes
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class DisruptionInput:
 
     ``returning``: units by reservation that were reclaimed for their owners, and not given out yet. ``waiting``: since
     when nodes wait for their turn, by claim, from the last pass. ``splitting``: leases of units that are on their way
-    into resource groups.
+    into resource groups. ``account_id``: the deployment's.
     """
 
     snapshot: Snapshot
@@ -75,6 +77,7 @@ class DisruptionInput:
     returning: Mapping[str, int] = field(default_factory=dict)
     waiting: Mapping[str, datetime] = field(default_factory=dict)
     splitting: tuple[NodeClaim, ...] = ()
+    account_id: str = ""
 
 
 def decide_disruption(
@@ -85,7 +88,7 @@ def decide_disruption(
     ``effort`` bounds the simulations (``reservoir.core.disruption.effort``; None: as much as a fleet of this size is
     worth); nodes for which it does not suffice wait.
 
-    Loans that their owners wait for are reclaimed first, and surplus nodes of static pools end. Then, in this order:
+    Loans that their owners wait for are reclaimed first; surplus nodes of static pools, and warm ones, end. Then:
     empty on-demand and spot nodes end; drifted nodes are replaced; free units are split off for nodes that EC2 can move
     into them without a restart; consolidation moves work, also onto empty reserved nodes; reserved nodes that are still
     empty end, and their units go back. Units that are idle after that may move to equal reservations, if pools allow
@@ -98,6 +101,7 @@ def decide_disruption(
     decider.expect_pending()
     decider.reclaim()
     decider.scale_down()
+    decider.end_warm_nodes()
     decider.remove_empty_paid()
     decider.replace_drifted()
     decider.split_units()
@@ -151,6 +155,10 @@ class _Pass:
         self._candidates: list[Candidate] = []
         self._drifted: list[tuple[Candidate, str]] = []
         self._reclaimable: list[Candidate] = []
+        self._warm: list[Candidate] = []
+        self._warm_units = {
+            key: len(nodes) for key, nodes in warm_nodes(given.claims.values()).items()
+        }
         self._totals: dict[str, PoolTotals] = {}
         self._sort_out()
         self._consolidatable = [
@@ -176,9 +184,11 @@ class _Pass:
                 self._sort_out_orphan(node, claim, deleted[node.node_pool_name])
                 continue
             candidate = make_candidate(node, claim, pool, snapshot.workloads, self._prices)
+            if claim.is_kept_warm:
+                self._warm.append(candidate)
+                self._refusals[claim.id] = KEPT_WARM
+                continue
             self._count(candidate)
-            if place_of(claim) is not None:
-                self._at_groups.append(candidate)
             blocked = blocked_reason(claim, self._world.now) or marked_reason(pool)
             if blocked is not None:
                 self._refusals[claim.id] = blocked
@@ -217,7 +227,9 @@ class _Pass:
             self._drifted.append((candidate, why))
 
     def _count(self, candidate: Candidate) -> None:
-        """Add to the price and disruption cost of its pool's nodes, candidates or not (R-191)."""
+        """Add to the price and disruption cost of its pool's nodes, candidates or not (R-191); note where it is."""
+        if place_of(candidate.claim) is not None:
+            self._at_groups.append(candidate)
         name = candidate.pool.name
         so_far = self._totals.get(name, PoolTotals(0, 0))
         self._totals[name] = PoolTotals(
@@ -236,6 +248,10 @@ class _Pass:
             return
         plan = self._waiting = self._world.pending()
         self._world = self._world.after((), plan)
+        if plan.unplaced and self._warm_units:
+            # The planner gives it what is free, and units of warm nodes are: nothing is taken back for that.
+            self._before = self._before.with_units(self._warm_units)
+            self._waiting = self._before.pending()
         expecting = {placement.claim_id for placement in plan.existing}
         for candidate in self._consolidatable:
             if candidate.id in expecting:
@@ -308,6 +324,33 @@ class _Pass:
                 Plan(),
                 f"NodePool {pool.name} has too many nodes",
             )
+            self._begin((replace(command, scales_down=True),))
+
+    def end_warm_nodes(self) -> None:
+        """End warm nodes that their pools do not want, and those that have drifted: new ones come in their place."""
+        snapshot, now = self._given.snapshot, self._world.now
+        reserved = ReservedCapacity.of(
+            snapshot.reservations, snapshot.node_classes, snapshot.instance_types, now
+        )
+        wishes = WarmWishes(
+            snapshot.node_pools, self._given.claims, reserved, self._given.account_id
+        )
+        unwanted: dict[str, str] = {}
+        for pool in snapshot.node_pools:
+            unwanted.update(wishes.of(pool).surplus)
+        classes = {node_class.name: node_class for node_class in snapshot.node_classes}
+        offered = Offered.of(snapshot)
+        going: dict[str, list[Candidate]] = {}
+        for candidate in self._warm:
+            node_class = classes.get(candidate.claim.node_class_name)
+            why = unwanted.get(candidate.id) or drift_reason(
+                candidate.claim, candidate.pool, node_class, offered, now
+            )
+            if why is not None and blocked_reason(candidate.claim, now) is None:
+                going.setdefault(why, []).append(candidate)
+        for why, nodes in sorted(going.items()):
+            self._world = self._world.after(nodes, Plan())
+            command = command_of(DisruptionReason.EMPTY, tuple(nodes), Plan(), why)
             self._begin((replace(command, scales_down=True),))
 
     def remove_empty_paid(self) -> None:

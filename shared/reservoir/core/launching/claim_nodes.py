@@ -221,6 +221,7 @@ def planned_claims(
         placements_changed_at=now,
         placed_with=with_generations((), planned.placements, facts.workloads, room),
         is_static=pool.is_static,
+        is_warm=not (pool.is_static or planned.placements),
         team=_team(planned.placements, facts.teams),
     )
     return tuple(replace(template, id=claim_id) for claim_id in ids)
@@ -229,7 +230,7 @@ def planned_claims(
 def _room(
     planned: PlannedNodes, pool: NodePool, node_class: NodeClass, facts: ClaimFacts
 ) -> Resources:
-    """Return the room of the nodes; a static pool's future demand, and whether it wants EFAs, is not known."""
+    """Return the room of the nodes; of nodes that come before demand it is not known whether it will want EFAs."""
     room = as_launched(
         facts.instance_types[planned.offering.instance_type], node_class
     ).allocatable
@@ -237,7 +238,8 @@ def _room(
         wants_efa(facts.workloads[placed.workload_key].requests)
         for placed in planned.placements
     )
-    return room if pool.is_static or any(wanting) else without_efa(room)
+    comes_first = pool.is_static or not planned.placements
+    return room if comes_first or any(wanting) else without_efa(room)
 
 
 def _relaxed_min_values(
@@ -256,7 +258,7 @@ def grown_claim(
 ) -> NodeClaim:
     """Return the claim with more replicas on it; ``workloads``, by key, are as they are placed.
 
-    Of replicas that it expects, it was noted when it was planned.
+    Of replicas that it expects, it was noted when it was planned. A warm node is one like any other from here on.
     """
     noted = generations_of(claim.placed_with, (*claim.placements, *claim.expected))
     counts = {placed.workload_key: placed.count for placed in claim.placements}
@@ -269,7 +271,11 @@ def grown_claim(
         else claim.placed_with
     )
     return replace(
-        claim, placements=placements, placements_changed_at=now, placed_with=placed_with
+        claim,
+        placements=placements,
+        placements_changed_at=now,
+        placed_with=placed_with,
+        is_warm=False,
     )
 
 

@@ -54,6 +54,7 @@ ALLOWED_TRANSITIONS: Final[Mapping[ClaimState, frozenset[ClaimState]]] = {
 LIVE_STATES: Final = frozenset(ClaimState) - {ClaimState.TERMINATED, ClaimState.FAILED}
 # No instance yet, as far as we know.
 AWAITING_LAUNCH: Final = frozenset({ClaimState.PLANNED, ClaimState.LAUNCHING})
+_COMING_OR_THERE: Final = AWAITING_LAUNCH | {ClaimState.LAUNCHED, ClaimState.RUNNING}
 
 
 class LeaseState(StrEnum):
@@ -113,7 +114,8 @@ class DrainReason(StrEnum):
     UNHEALTHY = "Unhealthy"
     RECLAIMED = "Reclaimed"  # its unit was lent, and its owner wants it
     REQUESTED = "Requested"  # an operator asked for it
-    SCALED_DOWN = "ScaledDown"  # its static pool has more nodes than it wants
+    # its static pool has more nodes than it wants, or its pool more warm ones; or others need the unit of a warm one
+    SCALED_DOWN = "ScaledDown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +271,8 @@ class NodeClaim:
     ready: tuple[PlacedReplicas, ...] = ()
     failure: str | None = None
     is_static: bool = False  # a static pool's node: it stays with or without replicas
+    # launched into a free unit for nobody yet; no longer once replicas were placed on it
+    is_warm: bool = False
     # the resource group of reservations that its instance was launched at: EC2 moves it into one that joins the group
     reclaim_group_arn: str | None = None
     cordoned: bool = False  # takes no new replicas until it is uncordoned
@@ -289,6 +293,20 @@ class NodeClaim:
     def hosts(self, workload_key: str) -> bool:
         """Whether replicas of the workload are placed on the node."""
         return any(placed.workload_key == workload_key for placed in self.placements)
+
+    @property
+    def is_kept_warm(self) -> bool:
+        """Whether it only keeps a free unit warm: it stays, and nothing is on it or on its way to it.
+
+        Replicas count whatever ``is_warm`` says: a release that does not know the field places them beside it.
+        """
+        is_spoken_for = (
+            self.placements or self.expected or self.cordoned or self.nominated_until
+        )
+        stays = self.drain is None and self.disruption is None
+        return (
+            self.is_warm and self.state in _COMING_OR_THERE and stays and not is_spoken_for
+        )
 
     @property
     def is_live(self) -> bool:

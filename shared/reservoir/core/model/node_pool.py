@@ -53,6 +53,16 @@ class Disruption:
 
 
 @dataclass(frozen=True, slots=True)
+class WarmReserved:
+    """How many free reserved units have a booted node: so many ``nodes``, or all (None); in windows of a schedule."""
+
+    nodes: int | None = None
+    schedule: str | None = None  # cron, evaluated in ``time_zone``; None: always
+    duration_s: int | None = None
+    time_zone: str = "UTC"
+
+
+@dataclass(frozen=True, slots=True)
 class NodePool:
     """A pool. ``requirements`` already contain the template's labels and its own name."""
 
@@ -72,6 +82,7 @@ class NodePool:
     replicas: int | None = None
     # of a static pool: as many nodes as its reservations have units
     all_reserved: bool = False
+    warm_reserved: WarmReserved | None = None  # None: free units have no nodes
     paused: str | None = None  # launches nothing: who paused it, since when and why
     static_hash: str = ""  # of the fields whose change drifts nodes
 

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from reservoir.core.model.node_pool import Budget, DisruptionReason
+from reservoir.core.model.node_pool import Budget, DisruptionReason, WarmReserved
 
 UNLIMITED: Final = 2**31 - 1  # what Karpenter reports when no budget is active
 
@@ -199,19 +199,19 @@ def budget_nodes(nodes: str, node_count: int) -> int:
     return -(-node_count * int(match[1]) // 100) if match[2] else int(match[1])
 
 
-def is_active(budget: Budget, now: datetime) -> bool:
-    """Whether the budget constrains at ``now``: always without a schedule, else for the duration after each start.
+def is_active(windowed: Budget | WarmReserved, now: datetime) -> bool:
+    """Whether it holds at ``now``: always without a schedule, else for the duration after each start.
 
     Raises
     ------
     ScheduleError
         The schedule or the time zone cannot be read.
     """
-    if budget.schedule is None or budget.duration_s is None:
+    if windowed.schedule is None or windowed.duration_s is None:
         return True
-    schedule = CronSchedule.parse(budget.schedule, budget.time_zone)
+    schedule = CronSchedule.parse(windowed.schedule, windowed.time_zone)
     return (
-        schedule.latest_start(now, now - timedelta(seconds=budget.duration_s)) is not None
+        schedule.latest_start(now, now - timedelta(seconds=windowed.duration_s)) is not None
     )
 
 

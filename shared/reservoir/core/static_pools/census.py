@@ -1,6 +1,6 @@
 """How many nodes a static pool wants, has, and is about to have."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Final
@@ -33,6 +33,14 @@ class Census:
     coming: int
     missing: int
     surplus: tuple[Surplus, ...]
+
+
+def growing_pools(node_pools: Iterable[NodePool]) -> list[NodePool]:
+    """Return the static pools that may launch, by name."""
+    return sorted(
+        (pool for pool in node_pools if pool.is_static and pool.paused is None),
+        key=lambda pool: pool.name,
+    )
 
 
 def census(

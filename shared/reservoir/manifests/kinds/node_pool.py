@@ -13,6 +13,7 @@ from reservoir.core.model.node_pool import (
     Disruption,
     DisruptionReason,
     NodePool,
+    WarmReserved,
 )
 from reservoir.core.model.schedule import MACROS, CronSchedule, ScheduleError
 from reservoir.core.scheduling_terms import labels
@@ -55,6 +56,7 @@ API_VERSION: Final = "karpenter.sh/v1"
 KIND: Final = "NodePool"
 WHILE_RESERVATION_LASTS: Final = "WhileReservationLasts"
 ALL_RESERVED: Final = "allReserved"
+ALL: Final = "All"
 MOST_REPLICAS: Final = 10_000  # of a static pool; far more than a fleet of one has
 
 
@@ -129,6 +131,33 @@ def _check_replicas(value: Any) -> Any:
     )
 
 
+def _check_warm(value: Any) -> Any:
+    """Check that it is a number of units, or the one word."""
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    if value == ALL or (is_number and 0 <= value <= MOST_REPLICAS):
+        return value
+    message = f"must be a whole number from 0 to {MOST_REPLICAS:,}, or {ALL}"
+    raise broken(
+        "warm-reserved",
+        message,
+        lambda: labels.closest(value, [ALL]) if isinstance(value, str) else None,
+    )
+
+
+Schedule = Annotated[str, Field(max_length=200), AfterValidator(check_schedule)]
+TimeZone = Annotated[str, Field(max_length=64), AfterValidator(check_time_zone)]
+Warm = Annotated[
+    Any,
+    AfterValidator(_check_warm),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 0, "maximum": MOST_REPLICAS},
+                {"const": ALL},
+            ]
+        }
+    ),
+]
 Replicas = Annotated[
     Any,
     AfterValidator(_check_replicas),
@@ -226,16 +255,12 @@ class BudgetSpec(Model):
     reasons: list[Annotated[DisruptionReason, Field(strict=False)]] = Field(
         default_factory=list, max_length=10, description="None: every reason."
     )
-    schedule: (
-        Annotated[str, Field(max_length=200), AfterValidator(check_schedule)] | None
-    ) = Field(
+    schedule: Schedule | None = Field(
         default=None,
         description="Cron expression of five fields, or @daily and its like; with a duration.",
     )
     duration: Duration | None = None
-    time_zone: Annotated[str, Field(max_length=64), AfterValidator(check_time_zone)] = (
-        Field(default="UTC", description="Time zone of the schedule.")
-    )
+    time_zone: TimeZone = Field(default="UTC", description="Time zone of the schedule.")
 
     @classmethod
     def contradictions(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
@@ -298,6 +323,16 @@ class DisruptionSpec(Model):
         )
 
 
+class WarmWindowSpec(Model):
+    """When free units are kept warm, as a budget says when it holds."""
+
+    schedule: Schedule = Field(
+        description="Cron expression of five fields, or @daily and its like."
+    )
+    duration: Duration
+    time_zone: TimeZone = Field(default="UTC", description="Time zone of the schedule.")
+
+
 class NodePoolSpec(Model):
     """Which nodes may exist."""
 
@@ -313,12 +348,37 @@ class NodePoolSpec(Model):
         default=None,
         description=f"A static pool: so many nodes stand, or as many as its reservations have units ({ALL_RESERVED}).",
     )
+    warm_reserved: Warm | None = Field(
+        default=None,
+        description=f"Boot so many free reserved units ahead, or {ALL}; whoever needs a unit gets it.",
+    )
+    warm_reserved_during: WarmWindowSpec | None = Field(
+        default=None, description="When; absent: always."
+    )
+
+    def warm(self) -> WarmReserved | None:
+        """Return which free units the core keeps warm."""
+        if self.warm_reserved is None:
+            return None
+        nodes = None if self.warm_reserved == ALL else self.warm_reserved
+        during = self.warm_reserved_during
+        if during is None:
+            return WarmReserved(nodes)
+        return WarmReserved(
+            nodes, during.schedule, duration_s(during.duration), during.time_zone
+        )
 
     @classmethod
     def contradictions(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
-        """Check, as Karpenter does, what a static pool may have."""
+        """Check, as Karpenter does, what a static pool may have; and what belongs together."""
+        if raw.get("warmReserved") is None and raw.get("warmReservedDuring") is not None:
+            message = f"is without warmReserved: say how many units, or {ALL}"
+            yield Contradiction("warmReservedDuring", "warm-window", message)
         if raw.get("replicas") is None:
             return
+        if raw.get("warmReserved") is not None:
+            message = "is of no use to a static pool, whose nodes stand whether or not work is on them"
+            yield Contradiction("warmReserved", "static", message)
         if raw.get("weight") is not None:
             yield Contradiction(
                 "weight",
@@ -394,6 +454,7 @@ class NodePoolManifest(Model):
             termination_grace_period_s=optional_seconds(template.termination_grace_period),
             replicas=spec.replicas if isinstance(spec.replicas, int) else None,
             all_reserved=spec.replicas == ALL_RESERVED,
+            warm_reserved=spec.warm(),
             static_hash=self.static_hash(),
         )
 

@@ -36,6 +36,7 @@ def discover_reservations_from(outside: Outside) -> DiscoverReservations:
             outside.policy, outside.offerings, outside.reservations, outside.publisher
         ),
         history=outside.history,
+        account_id=outside.settings.account_id,
     )
 
 

@@ -54,4 +54,5 @@ def disrupt_from(outside: Outside, solve: Solve) -> Disrupt:
         clock=outside.clock,
         policy=outside.settings.scheduling,
         solve=solve,
+        account_id=outside.settings.account_id,
     )

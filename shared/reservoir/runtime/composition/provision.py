@@ -12,6 +12,8 @@ from reservoir.runtime.composition.parts.planning import (
 from reservoir.runtime.outside import Outside
 from reservoir.usecases.provisioning.commit_plan import PlanCommitter
 from reservoir.usecases.provisioning.keep_static_pools import KeepStaticPools
+from reservoir.usecases.provisioning.keep_warm_nodes import KeepWarmNodes
+from reservoir.usecases.provisioning.launch_ahead import LaunchAhead
 from reservoir.usecases.provisioning.provision import Provision
 from reservoir.usecases.provisioning.recent_commits import RecentCommits
 from reservoir.usecases.provisioning.solver import Solve
@@ -28,23 +30,32 @@ def provision() -> Provision:
 
 
 def provision_from(outside: Outside, solve: Solve) -> Provision:
-    """Wire the planner, and what brings static pools up to their size with the same means."""
+    """Wire the planner, and what launches static pools and warm nodes with the same means."""
     gatherer = snapshot_gatherer_from(outside)
     committer = PlanCommitter(outside.node_claims, outside.ids, outside.clock)
     policy = planner_policy(outside)
-    static_pools = KeepStaticPools(
-        gatherer=gatherer,
+    draining = draining_from(outside)
+    ahead = LaunchAhead(
         committer=committer,
-        node_claims=outside.node_claims,
         decisions=outside.decisions,
         queue=outside.queue,
         publisher=outside.publisher,
         ids=outside.ids,
-        clock=outside.clock,
         policy=policy,
         solve=solve,
         check=check,
-        pause=outside.pause,
+        make_way=draining.make_way,
+    )
+    static_pools = KeepStaticPools(
+        gatherer, outside.node_claims, outside.clock, ahead, outside.pause
+    )
+    warm_nodes = KeepWarmNodes(
+        gatherer,
+        outside.node_claims,
+        outside.clock,
+        ahead,
+        outside.pause,
+        outside.settings.account_id,
     )
     return Provision(
         gatherer=gatherer,
@@ -59,12 +70,14 @@ def provision_from(outside: Outside, solve: Solve) -> Provision:
         policy=policy,
         solve=solve,
         check=check,
-        shed_surplus=draining_from(outside).shed_surplus,
+        shed_surplus=draining.shed_surplus,
+        make_way=draining.make_way,
         pause=outside.pause,
         monotonic_s=outside.monotonic_s,
         executor=outside.executor,
         recent=RecentCommits(outside.monotonic_s),
         static_pools=static_pools,
         lending=lend_units_from(outside, policy, solve),
+        warm_nodes=warm_nodes,
         at_once_max=outside.settings.planned_at_once_max,
     )

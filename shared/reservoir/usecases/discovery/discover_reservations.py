@@ -19,8 +19,10 @@ from reservoir.core.model.capacity_reservation import (
     ReservationKind,
 )
 from reservoir.core.model.node_class import NodeClass
-from reservoir.core.static_pools.census import census
+from reservoir.core.static_pools.census import census, growing_pools
 from reservoir.core.static_pools.units import ReservedCapacity
+from reservoir.core.warm_nodes.free_units import offered, warm_nodes
+from reservoir.core.warm_nodes.wanted import WarmWishes, warming_pools
 from reservoir.ports.discovery import ReservationReader
 from reservoir.ports.errors import AwsError
 from reservoir.ports.history import HistoryStore
@@ -98,6 +100,7 @@ class DiscoverReservations:
     clock: Clock
     readiness: TellReadiness
     history: HistoryStore
+    account_id: str
 
     def run(self) -> Discovery:
         """Observe once. When reservations cannot be read, flags the last good facts as stale and raises AwsError.
@@ -170,16 +173,24 @@ class DiscoverReservations:
     def _lacking(
         self, policy: Policy, current: Mapping[str, CapacityReservation], now: datetime
     ) -> str | None:
-        """Return that a static pool has fewer nodes than it wants, or None. Claims are listed only for such pools."""
-        growing = [
-            pool for pool in policy.node_pools if pool.is_static and pool.paused is None
-        ]
-        if not growing:
+        """Return that a pool has fewer static or warm nodes than it wants, or None.
+
+        Claims are listed only for such pools.
+        """
+        growing = growing_pools(policy.node_pools)
+        warming = warming_pools(policy.node_pools)
+        if not (growing or warming):
             return None
         live = {claim.id: claim for claim in self.node_claims.list_live()}
         reserved = ReservedCapacity.of(current.values(), policy.node_classes, None, now)
-        is_short = any(census(pool, live, reserved).missing for pool in growing)
-        return "static pools lack nodes" if is_short else None
+        shown, _ = offered(warm_nodes(live.values()), current.values())
+        to_grow_into = ReservedCapacity.of(shown, policy.node_classes, None, now)
+        if any(census(pool, live, to_grow_into).missing for pool in growing):
+            return "static pools lack nodes"
+        wishes = WarmWishes(policy.node_pools, live, reserved, self.account_id)
+        if any(wishes.of(pool).missing_count for pool in warming):
+            return "free units are to be kept warm"
+        return None
 
     def _ask_for_validation(self, names: Sequence[str]) -> tuple[str, ...]:
         """Ask the role that launches to try classes; return the failures. The next run asks again."""

@@ -131,6 +131,7 @@ class Disrupt:
     clock: Clock
     policy: SchedulingPolicy
     solve: Solve
+    account_id: str
     turns: Turns = field(default_factory=Turns)
 
     def run(self) -> DisruptReport:
@@ -143,7 +144,7 @@ class Disrupt:
         now = self.clock.now()
         if not live:
             return self._at_rest(now)  # nothing to decide on: the rest is not read
-        gathered = self.gatherer.gather(now, live=live)
+        gathered = self.gatherer.gather(now, live=live, shows_warm_nodes=True)
         carried = self.replacing.carry_on(gathered, now)
         allowed = _allowed(gathered.snapshot.node_pools, gathered.claims, now)
         rolled = self.rolling.run(gathered, allowed, now)
@@ -226,6 +227,7 @@ class Disrupt:
             returning,
             self.turns.waiting,
             self.splitting.under_way() if _may_split(gathered.snapshot) else (),
+            self.account_id,
         )
         return decide_disruption(given, ask, now=now)
 

@@ -235,6 +235,8 @@ def _no_longer_wanted(
     """Say why nodes must not go after all: what runs there forbids it by now, or their pool was made again."""
     pools = {pool.name: pool for pool in gathered.snapshot.node_pools}
     for node in nodes:
+        if node.is_warm:  # a free unit, whatever its pool says of its nodes
+            continue
         pool = pools.get(node.node_pool_name)
         if pool is not None and mark.reason is DrainReason.NODE_POOL_DELETED:
             return f"NodePool {pool.name} exists again"

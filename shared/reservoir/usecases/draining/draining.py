@@ -142,6 +142,19 @@ class Draining:
         ended = self.terminate(over, now) if over else Moves()
         return Moves(moves.moved, moves.lost, ended.refused, held)
 
+    def make_way(self, marked: Iterable[NodeClaim]) -> None:
+        """End warm nodes whose units others wait for; those that do not run yet end when they do.
+
+        What is left undone, disruption's next pass does. Raises UnreadableRowsError.
+        """
+        self.begin_drains(
+            [
+                DrainRequest(claim, claim.disruption.reason)
+                for claim in marked
+                if claim.state is ClaimState.RUNNING and claim.disruption is not None
+            ]
+        )
+
     def end_due(self, claims: Sequence[NodeClaim], now: datetime) -> Moves:
         """Terminate nodes whose drain is over. The envelope decides (again) about nodes that replicas have not left.
 

@@ -123,6 +123,8 @@ class ExplainNode:
 
     def _why_marked(self, claim: NodeClaim, mark: DisruptionMark) -> str | None:
         """Say why disruption chose the node, as long as its decision is stored."""
+        if not mark.command_id.startswith(DECISION_PREFIX):
+            return "it kept a free unit warm, and others need the unit"
         known = self.decisions.load(decision_id(mark.command_id))
         command = None if known is None else _command(known[0], [claim.id])
         return None if command is None else _with_saving(command)

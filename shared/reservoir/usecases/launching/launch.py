@@ -571,7 +571,9 @@ def _seconds_until(due: datetime, now: datetime) -> int:
 
 
 def _is_superfluous(claim: NodeClaim) -> bool:
-    is_for_nothing = not (claim.placements or claim.replaces or claim.is_static)
+    is_for_nothing = not (
+        claim.placements or claim.replaces or claim.is_static or claim.is_kept_warm
+    )
     return claim.state in AWAITING_LAUNCH and is_for_nothing
 
 

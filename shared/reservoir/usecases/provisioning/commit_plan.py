@@ -12,6 +12,7 @@ from reservoir.core.model.node_claim import ClaimState, NodeClaim, correlation_i
 from reservoir.core.model.plan import Plan
 from reservoir.core.model.snapshot import PlacedReplicas
 from reservoir.core.sharing.planning_groups import GROUPS_MAX, PlanningTurn
+from reservoir.core.warm_nodes.taking import make_way, onto_warm_nodes
 from reservoir.ports.errors import RowsRefusedError
 from reservoir.ports.messaging import NAMED_MAX, LaunchBatch
 from reservoir.ports.state import (
@@ -37,12 +38,16 @@ _Step = NodeClaim | tuple[NodeClaim, NodeClaim]
 
 @dataclass(slots=True)
 class Committed:
-    """What of a plan is committed; ``lost`` names the rows for which something else came first."""
+    """What of a plan is committed; ``lost`` names the rows for which something else came first.
+
+    ``making_way``: warm nodes that are to end now, because new claims wait for their units.
+    """
 
     claims: list[NodeClaim] = field(default_factory=list)
     # onto which, and what
     placed: list[tuple[NodeClaim, tuple[PlacedReplicas, ...]]] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
+    making_way: list[NodeClaim] = field(default_factory=list)
     # the last that were taken, by group of NodePools
     turns: dict[str, int] = field(default_factory=dict)
 
@@ -58,8 +63,8 @@ class Committed:
         yield from self.placed
 
     def batches(self) -> tuple[LaunchBatch, ...]:
-        """Return the launch batches of the committed claims."""
-        return launch_batches(self.claims)
+        """Return the launch batches of the committed claims that do not wait for a slot."""
+        return launch_batches(claim for claim in self.claims if not claim.waits_for_slot)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +124,7 @@ class PlanCommitter:
                 committed.placed.extend(
                     (after, _added(before, after)) for before, after in part.existing
                 )
+                committed.making_way.extend(_newly_marked(part.existing))
         return committed
 
     def _commit(
@@ -142,13 +148,15 @@ class PlanCommitter:
         correlation_ids = gathered.correlation_ids()
         claims: list[NodeClaim] = []
         follow = Followers(self.node_claims, gathered, now)
-        for planned in plan.launches:
+        taken = onto_warm_nodes(plan, gathered.warm, facts)
+        for planned in taken.plan.launches:
             ids = [self.ids.new_id("nc") for _ in range(planned.count)]
             made = planned_claims(planned, ids, facts, plan_id=plan_id, now=now)
             claims += [correlated(claim, correlation_ids) for claim in made]
-        claims = in_batches(claims, self.ids)
-        existing: list[tuple[NodeClaim, NodeClaim]] = []
-        for placement in plan.existing:
+        way = make_way(claims, taken.left, facts.reservations, plan_id, now)
+        claims = _in_batches_and_alone(way.claims, self.ids)
+        existing = list(way.marked)
+        for placement in taken.plan.existing:
             before = gathered.claims[placement.claim_id]
             grown = grown_claim(before, placement.placements, now, facts.workloads)
             existing.append((before, correlated(grown, correlation_ids)))
@@ -215,6 +223,15 @@ def in_batches(claims: Iterable[NodeClaim], ids: IdFactory) -> list[NodeClaim]:
     return batched
 
 
+def _in_batches_and_alone(claims: Sequence[NodeClaim], ids: IdFactory) -> list[NodeClaim]:
+    """Give each claim that waits for a slot a batch of its own: slots come free one by one."""
+    batched = in_batches((claim for claim in claims if not claim.waits_for_slot), ids)
+    for claim in claims:
+        if claim.waits_for_slot:
+            batched += in_batches([claim], ids)
+    return batched
+
+
 def launch_batches(claims: Iterable[NodeClaim]) -> tuple[LaunchBatch, ...]:
     """Return the launch batches of claims, in order of first appearance."""
     members: dict[str, list[NodeClaim]] = {}
@@ -272,6 +289,15 @@ def _added(before: NodeClaim, after: NodeClaim) -> tuple[PlacedReplicas, ...]:
         for placed in after.placements
     )
     return tuple(PlacedReplicas(key, count) for key, count in grown if count > 0)
+
+
+def _newly_marked(
+    pairs: Iterable[tuple[NodeClaim, NodeClaim]],
+) -> Iterator[NodeClaim]:
+    """Yield the claims, as they are stored now, that were marked to go."""
+    for before, after in pairs:
+        if before.disruption is None and after.disruption is not None:
+            yield replace(after, revision=before.revision + 1)
 
 
 def _keys_added(pair: tuple[NodeClaim, NodeClaim]) -> set[str]:

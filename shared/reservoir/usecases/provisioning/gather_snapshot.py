@@ -6,6 +6,7 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property, partial
+from itertools import chain
 from typing import Final
 
 from reservoir.core.capacity.boot_failure import BootFailures, without_suspected
@@ -40,6 +41,7 @@ from reservoir.core.node_life.spot_losses import OnDemandMarket, with_spot_rests
 from reservoir.core.sharing.accounts import TeamOf, owners
 from reservoir.core.sharing.planning_groups import PlanningGroups
 from reservoir.core.sharing.reading_turns import ReadingTurns
+from reservoir.core.warm_nodes.free_units import WarmNodes, offered, warm_nodes
 from reservoir.ports.capacity_blocks import BootFailureStore
 from reservoir.ports.policy import PolicyKind, PolicyObject, PolicyStore
 from reservoir.ports.state import (
@@ -67,7 +69,10 @@ _NEXT_LOOK: Final = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """The snapshot with the rows that it was made from."""
+    """The snapshot with the rows that it was made from.
+
+    ``warm``: warm nodes, by reservation, that the snapshot does not show, with their units as free ones.
+    """
 
     snapshot: Snapshot
     claims: Mapping[str, NodeClaim]
@@ -75,6 +80,7 @@ class Gathered:
     records: Mapping[str, WorkloadRecord]
     reservations: Mapping[str, ReservationRecord]
     placed_terms: PlacedTerms = field(default_factory=lambda: PlacedTerms({}, {}))
+    warm: WarmNodes = field(default_factory=dict)
 
     def facts(self) -> ClaimFacts:
         """Return the parts by name."""
@@ -187,12 +193,14 @@ class SnapshotGatherer:
         needing: Collection[str] | None = None,
         recent: RecentCommits | None = None,
         live: Sequence[NodeClaim] | None = None,
+        shows_warm_nodes: bool = False,
     ) -> Gathered:
         """Read everything.
 
         ``reading`` has begun, None: begin. ``needing``: keys of workloads that need planning, None: find them;
         ``recent``: commits that listings may not show yet; ``live``: the claims as they were just listed, None: list
-        them. Raises UnreadableRowsError when the catalogue cannot be read.
+        them. The snapshot has the units of warm nodes as free ones, or ``shows_warm_nodes`` in them. Raises
+        UnreadableRowsError when the catalogue cannot be read.
         """
         submit = self.executor.submit
         reading = self.read_policy() if reading is None else reading
@@ -241,11 +249,16 @@ class SnapshotGatherer:
             OnDemandMarket(policy.node_pools, instance_types, now),
         )
         teams, ceiling = self.budgets.bounds(tuple(_teams(policy)), now)
+        promisable = without_resting(
+            _promisable(reservations, remembered.result(), now), rests
+        )
+        warm = {} if shows_warm_nodes else warm_nodes(claims.values())
+        promisable, warm = offered(warm, promisable)
+        unseen = {node.id for node in chain.from_iterable(warm.values())}
+        shown = {key: claim for key, claim in shown.items() if key not in unseen}
         snapshot = Snapshot(
             instance_types=instance_types,
-            reservations=without_resting(
-                _promisable(reservations, remembered.result(), now), rests
-            ),
+            reservations=promisable,
             node_pools=policy.node_pools,
             node_classes=tuple(
                 _as_it_stands(each, rests, now) for each in _with_unreadable(policy)
@@ -258,7 +271,7 @@ class SnapshotGatherer:
             teams=teams,
             ceiling_micro_usd_per_hour=ceiling,
         )
-        return Gathered(snapshot, claims, records, reservations, terms)
+        return Gathered(snapshot, claims, records, reservations, terms, warm)
 
     def _live(
         self, recent: RecentCommits | None, listed: Sequence[NodeClaim] | None = None

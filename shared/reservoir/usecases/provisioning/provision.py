@@ -37,10 +37,11 @@ from reservoir.usecases.provisioning.gather_snapshot import (
     SnapshotGatherer,
 )
 from reservoir.usecases.provisioning.keep_static_pools import KeepStaticPools
+from reservoir.usecases.provisioning.keep_warm_nodes import KeepWarmNodes
 from reservoir.usecases.provisioning.placement_events import exhausted_events, placed_events
 from reservoir.usecases.provisioning.recent_commits import INDEX_LAG, RecentCommits
 from reservoir.usecases.provisioning.share_demand import EVERYONE, Share, Woken, share_of
-from reservoir.usecases.provisioning.solver import Check, Solve
+from reservoir.usecases.provisioning.solver import Check, MakeWay, Solve
 from reservoir.usecases.provisioning.workload_status import ShedSurplus, WorkloadStatus
 
 # Lost races are planned again at once; after so many the next wake-up takes over.
@@ -75,6 +76,7 @@ class ProvisionReport:
 
     attempts: int = 0
     static_count: int = 0  # nodes that static pools were short of, and get
+    warm_count: int = 0  # free units that get a node
     pending_count: int = 0
     placed_count: int = 0
     unplaced_count: int = 0
@@ -126,20 +128,28 @@ class Provision:
     solve: Solve
     check: Check
     shed_surplus: ShedSurplus
+    make_way: MakeWay
     pause: Callable[[float], None]  # for so many seconds
     monotonic_s: Callable[[], float]
     executor: Executor
     recent: RecentCommits
     static_pools: KeepStaticPools
     lending: LendUnits
+    warm_nodes: KeepWarmNodes
     at_once_max: int = PLANNED_AT_ONCE_MAX
 
     def run(self, woken: Woken = EVERYONE) -> ProvisionReport:
-        """Plan the pending demand of the pass's share and take off what is surplus.
+        """Plan the pending demand of the pass's share, take off what is surplus, and keep free units warm.
 
         Raises PlanRejectedError; UnreadableRowsError when the catalogue, a turn or a named workload cannot be read; and
         ConflictError when other processes keep changing a claim.
         """
+        report = self._plan_demand(woken)
+        if woken.is_woken_by_a_change:
+            report.warm_count = self.warm_nodes.run(self.recent)
+        return report
+
+    def _plan_demand(self, woken: Woken) -> ProvisionReport:
         report = ProvisionReport()
         # also where no workload is named: a row that an earlier pass had no room for may be missing
         if woken.indexes_lag:
@@ -295,6 +305,7 @@ class Provision:
         report.recalled_count += recalled.recalled
         if decided.storing is not None:
             decided.storing.result()
+        self.make_way(committed.making_way)
         return committed
 
     def _decide(

@@ -5,12 +5,15 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from reservoir.core.checker import Violation
+from reservoir.core.model.node_claim import NodeClaim
 from reservoir.core.model.plan import Plan
 from reservoir.core.model.policy import SchedulingPolicy
 from reservoir.core.model.snapshot import Snapshot
 
 Solve = Callable[[Snapshot, datetime, SchedulingPolicy], Plan]
 Check = Callable[[Snapshot, Plan, datetime, SchedulingPolicy], Sequence[Violation]]
+# Ends warm nodes whose units others wait for.
+MakeWay = Callable[[Sequence[NodeClaim]], None]
 
 
 @dataclass(frozen=True, slots=True)
