@@ -79,6 +79,7 @@ FUNCTIONS: Final[dict[Function, FunctionSettings]] = {
     # What happened is told when somebody asks, so that it may be late: two of these at once are enough for any day.
     Function.RECORD: FunctionSettings(60, 512, Queue.HISTORY, batch_size=10, every_min=10),
     Function.APPLY: FunctionSettings(60, 1024),
+    Function.CHANGE_POLICY: FunctionSettings(60, 1024),
     # The nodes of a large gang report within a moment; facts of theirs may wait for each other.
     Function.FOLLOW: FunctionSettings(
         30, 1024, Queue.REPORTS, batch_size=10, max_concurrency=5

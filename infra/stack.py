@@ -37,7 +37,9 @@ from reservoir.names import Function, Queue, Table, output_name
 
 # All variables of a function share 4 KB, so what is long is told only where it is used: the keys where manifests are
 # read, the bounds where nodes are ended by choice.
-_ENDING_NOTHING: Final = frozenset({Function.APPLY, Function.LAUNCH, Function.RECORD})
+_ENDING_NOTHING: Final = frozenset(
+    {Function.APPLY, Function.CHANGE_POLICY, Function.LAUNCH, Function.RECORD}
+)
 
 
 class ReservoirStack(Stack):
@@ -189,6 +191,11 @@ class ReservoirStack(Stack):
         )
         CfnOutput(self, names.DEPLOYMENT_NAME_OUTPUT, value=self.deployment.name)
         CfnOutput(self, names.RELEASE_OUTPUT, value=names.VERSION)
+        CfnOutput(
+            self,
+            names.CHANGE_POLICY_OUTPUT,
+            value=names.function_name(self.deployment.stack, Function.CHANGE_POLICY),
+        )
 
     def _snapshots(self) -> s3.Bucket:
         bucket = s3.Bucket(
@@ -337,7 +344,7 @@ def _keep_rules_of_the_account(stack: Stack, settings: DeploymentSettings) -> No
 def _told(function: Function, variables: Mapping[str, str]) -> dict[str, str]:
     """Return what of the variables a function is told."""
     withheld = set[str]()
-    if function is not Function.APPLY:
+    if function not in (Function.APPLY, Function.CHANGE_POLICY):
         withheld.add(names.KMS_KEYS)
     if function in _ENDING_NOTHING:
         withheld.add(names.ENDING_BOUNDS)

@@ -186,6 +186,7 @@ def test_functions_wake_each_other_as_drawn() -> None:
         ("nodes", "reports"),
         ("timers", "expire"),
         ("manifests", "apply"),
+        ("operators", "change_policy"),
         ("operators", "operate"),
     }
     assert drawn(text, "-->") == {*wakes(template()), *outside}

@@ -493,6 +493,11 @@ DUTIES: Final[Mapping[Function, Duty]] = {
         reads=(Table.RESERVATIONS,),  # whether teams own more units than there are
         more=(resolve_principals,),
     ),
+    Function.CHANGE_POLICY: Duty(
+        writes=(Table.POLICY,),
+        reads=(Table.RESERVATIONS,),  # as apply
+        more=(resolve_principals,),
+    ),
     # What was released may go; what nodes write is read here, so that it ends elsewhere.
     Function.FOLLOW: Duty(
         writes=_CLAIMS,

@@ -60,7 +60,7 @@ WOKEN_BY_SCHEDULE_ALONE: Final = (
 )
 
 # a deployment, the command line
-TELLING_THEIR_CALLER: Final = (Function.APPLY, Function.OPERATE)
+TELLING_THEIR_CALLER: Final = (Function.APPLY, Function.CHANGE_POLICY, Function.OPERATE)
 # What these give up is in their dead letters, which have an alarm of their own: nobody waits for them, so that half an
 # hour earlier is worth nothing.
 TOLD_OTHERWISE: Final = (*TELLING_THEIR_CALLER, Function.RECORD, Function.FOLLOW)

@@ -22,16 +22,13 @@ from infra.iam.acknowledgements import acknowledge_wildcards
 from infra.iam.grants import Grant, Resources
 from infra.iam.permissions import (
     READ,
-    WRITE,
     arns_with_indexes,
     resolve_principals,
     revisions,
 )
 from reservoir.names import (
-    EVENT_SOURCE,
     EXAMINED,
     IDENTITY_INDEX,
-    POLICY_CHANGED,
     Function,
     Queue,
     Table,
@@ -168,26 +165,14 @@ def _operator(
         READ,
         arns_with_indexes(resources, [Table.POLICY]),
     )
-    yield Grant(
-        "ChangePolicy",
-        "Applies and deletes policy.",
-        WRITE,
-        [resources.tables[Table.POLICY].table_arn],
-    )
     yield from resolve_principals(resources)
-    yield _operate(resources)
-    yield Grant(
-        "TellOfChanges",
-        "A change of policy is published on the bus by whoever made it; no other fact can be.",
-        ["events:PutEvents"],
-        [resources.bus.event_bus_arn],
-        {
-            "StringEquals": {
-                "events:source": EVENT_SOURCE,
-                "events:detail-type": POLICY_CHANGED,
-            }
-        },
+    yield _call(
+        resources,
+        Function.CHANGE_POLICY,
+        "ChangePolicy",
+        "Applies and deletes policy, through the function that does it and says who.",
     )
+    yield _operate(resources)
     yield Grant(
         "WorkOffLetters",
         "Messages that were given up are looked at, sent again or thrown away.",
@@ -218,18 +203,21 @@ def _operator(
 
 
 def _operate(resources: Resources) -> Grant:
-    operate = function_name(resources.deployment.stack, Function.OPERATE)
-    return Grant(
+    return _call(
+        resources,
+        Function.OPERATE,
         "OperateByHand",
         "Cordons, drains and deletes nodes, pauses pools and lifts the envelope, through the function that does it,"
         " says who, and refuses a team's principal what is not its team's.",
-        ["lambda:InvokeFunction"],
-        [
-            Stack.of(resources.stack).format_arn(
-                service="lambda", resource=f"function:{operate}"
-            )
-        ],
     )
+
+
+def _call(resources: Resources, function: Function, sid: str, why: str) -> Grant:
+    name = function_name(resources.deployment.stack, function)
+    arn = Stack.of(resources.stack).format_arn(
+        service="lambda", resource=f"function:{name}"
+    )
+    return Grant(sid, why, ["lambda:InvokeFunction"], [arn])
 
 
 def _examine(

@@ -8,6 +8,9 @@ from lab.fakes.system import ManualClock
 from reservoir.ports.messaging import LaunchBatch, OutboundEvent
 from reservoir.usecases.policy.apply_policy import ApplyPolicy
 from reservoir.usecases.policy.resolve_principals import ResolvePrincipals
+from reservoir.usecases.policy.write_policy import WritePolicy
+
+BY = "arn:aws:sts::111122223333:assumed-role/operators/ada"
 
 CLASS = """
 apiVersion: karpenter.k8s.aws/v1
@@ -75,7 +78,7 @@ def applier(
 ) -> ApplyPolicy:
     bus = bus or Bus()
     resolve = ResolvePrincipals(principals or MemoryPrincipals(), ManualClock())
-    return ApplyPolicy(store, bus, bus, resolve)
+    return ApplyPolicy(store, WritePolicy(store, bus, bus, BY), resolve)
 
 
 def files(*texts: str) -> list[tuple[str, str]]:

@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Final, Literal
 
 VERSION: Final = "0.2.0"  # of the release
+CHANGE_POLICY_OUTPUT: Final = "ChangePolicyFunctionName"  # absent from stacks of 0.2.0
 RELEASE_OUTPUT: Final = "Release"  # the stack's: what it was deployed from
 DEFAULT_STACK: Final = "Reservoir"
 
@@ -24,6 +25,7 @@ class Function(StrEnum):
     RECORD = "record"
     FOLLOW = "follow"
     APPLY = "apply"  # custom resource: applies the manifests folder of a deployment
+    CHANGE_POLICY = "change_policy"  # what people apply and delete
     OPERATE = "operate"  # what operators do by hand
 
 

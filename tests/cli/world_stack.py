@@ -20,8 +20,16 @@ from lab.fakes.stores.state import (
 from lab.fakes.system import ManualClock
 from lab.worlds.launch_world import World
 from reservoir.cli.app import app
+from reservoir.manifests.answers.policy_request import PolicyRequest
 from reservoir.manifests.kinds.launch_limits import LaunchLimits
+from reservoir.ports.system import Sender
+from reservoir.runtime.composition.change_policy import change_policy_from
 from reservoir.runtime.settings import Settings
+
+# whom AWS vouches for
+CHANGES_POLICY = Sender(
+    "arn:aws:sts::111122223333:assumed-role/operators/ada", "AROAOPERATORS0000000:ada"
+)
 
 
 def invoke(
@@ -42,6 +50,7 @@ class OwnOutside:
 
     deployment = "test"
     launch_limits = LaunchLimits()
+    changes_policy = True
 
     @property
     def outside(self) -> Any:
@@ -50,6 +59,9 @@ class OwnOutside:
     @property
     def settings(self) -> Settings:
         return settings(deployment=self.deployment, launch_limits=self.launch_limits)
+
+    def change_policy(self, request: PolicyRequest) -> None:
+        change_policy_from(self.outside, request, CHANGES_POLICY)
 
 
 class _World(Protocol):

@@ -16,8 +16,11 @@ from lab.fakes.manifests import team_manifest
 from lab.story.people import Person, all_refused, policy_statements, refusal
 from lab.story.policies import one_type_pool, story_workload, write_manifests
 from lab.story.world import World
+from reservoir.cli.stack.operating import signed
+from reservoir.manifests.answers.policy_request import PolicyRequest
 from reservoir.names import (
     DEMAND_DEAD_LETTER_QUEUE,
+    DEPLOYMENT,
     OWNER_TAG,
     Function,
     Queue,
@@ -478,6 +481,8 @@ def test_an_operator_changes_policy_and_works_off_letters_and_ends_nothing(
     # ... and these are all right
     assert severities.keys() & {"permissions", "quotas", "queues", "versions"} == set()
     assert operator.command("delete", "-f", str(manifests)).returncode == 0
+    world.until("both are told", lambda _: len(_changes(world, "operated")) == 2)
+    assert [it["by"] for it in _changes(world, "operated")] == [operator.arn] * 2
     sqs = operator.client("sqs")
     sqs.receive_message(QueueUrl=world.output(DEMAND_DEAD_LETTER_QUEUE))
     body = json.dumps(
@@ -500,7 +505,11 @@ def test_an_operator_changes_policy_and_works_off_letters_and_ends_nothing(
         lambda: operator.client("ec2").terminate_instances(
             InstanceIds=["i-0123456789abcdef0"]
         ),
+        lambda: operator.client("dynamodb").put_item(
+            TableName=tables[Table.POLICY], Item={"id": {"S": "NodePool/operated"}}
+        ),
         lambda: operator.client("lambda").invoke(FunctionName="Reservoir-collect"),
+        lambda: operator.client("lambda").invoke(FunctionName="Reservoir-apply"),
         lambda: operator.client("events").disable_rule(Name=rules[0]["Name"]),
         lambda: sqs.receive_message(QueueUrl=world.output(Queue.DEMAND.value)),
         lambda: sqs.send_message(
@@ -508,6 +517,63 @@ def test_an_operator_changes_policy_and_works_off_letters_and_ends_nothing(
         ),
     ]
     all_refused(calls)
+
+
+def _changes(world: World, pool: str) -> list[dict[str, Any]]:
+    """Return what was told of changes of a pool."""
+    return [
+        event
+        for event in world.events("Policy Changed")
+        if pool in {it["name"] for it in event["changes"]}
+    ]
+
+
+def test_a_change_of_policy_says_what_was_so_before_and_who_changed_it(
+    world: World, tmp_path: Path
+) -> None:
+    operator = Person(world, managed=("Viewer", "Operator"))
+    node_class, pool = one_type_pool("told", "m5.large", ["on-demand"])
+    node_class["spec"]["userData"] = "TOKEN=s3cret"
+    for limit in ("10", "20"):
+        pool["spec"]["limits"] = {"cpu": limit}
+        applied = operator.command(
+            "apply", "-f", str(write_manifests(tmp_path, [node_class, pool]))
+        )
+        assert applied.returncode == 0, applied.stderr
+    world.until("both are told", lambda _: len(_changes(world, "told")) == 2)
+    (last,) = [
+        event
+        for event in _changes(world, "told")
+        if event["changes"][0]["change"] == "updated"
+    ]
+    assert last["by"] == operator.arn
+    assert [it["fields"] for it in last["changes"]] == [
+        [{"path": "spec.limits.cpu", "before": '"10"', "after": '"20"'}]
+    ]
+    assert "s3cret" not in json.dumps(_changes(world, "told"))
+    assert operator.command("delete", "nodepool/told", "ec2nodeclass/told").returncode == 0
+
+
+def test_nobody_changes_policy_in_the_name_of_another(
+    world: World, tables: dict[Table, str]
+) -> None:
+    """A proof is of one request: with another's, nothing is written."""
+    operator = Person(world, managed=("Viewer", "Operator"))
+    signed_by_another = PolicyRequest(manifests=[])
+    team = team_manifest("forged", namespaces=["forged"], principals=[])
+    deployment = world.output(DEPLOYMENT)
+    proof = signed(world.aws.client("sts"), signed_by_another.digest(deployment))
+    event = {"request": PolicyRequest(manifests=[team]).document(), "proof": proof}
+    answer = operator.client("lambda").invoke(
+        FunctionName=function_name(deployment, Function.CHANGE_POLICY),
+        Payload=json.dumps(event),
+    )
+    problems = json.loads(answer["Payload"].read())["problems"]
+    assert [it["rule"] for it in problems] == ["identity"]
+    found = world.aws.client("dynamodb").get_item(
+        TableName=tables[Table.POLICY], Key={"id": {"S": "Team/forged"}}
+    )
+    assert "Item" not in found
 
 
 def test_an_operator_lifts_the_envelope_and_writes_no_row_of_the_nodes(
@@ -542,7 +608,10 @@ def test_an_operator_lifts_the_envelope_and_writes_no_row_of_the_nodes(
 def test_an_operator_forges_no_fact_about_others(world: World) -> None:
     operator = Person(world, managed=("Viewer", "Operator"))
     bus = world.output("EVENT_BUS_NAME")
-    for detail_type in ("Operation Requested", "Envelope Lifted", "Node Terminated"):
+    for detail_type in (
+        *("Operation Requested", "Envelope Lifted", "Node Terminated"),
+        "Policy Changed",
+    ):
         entry = {
             "EventBusName": bus,
             "Source": "reservoir",

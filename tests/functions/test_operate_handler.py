@@ -1,12 +1,16 @@
-"""The handler of operate: what AWS does not vouch for does nothing, in any verb."""
+"""The handlers of what people sign: what AWS does not vouch for does nothing, in any verb."""
 
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from functions.change_policy.handler import handler as change_policy_handler
 from functions.operate.handler import handler
+from lab.fakes.outside import settings
 from reservoir.manifests.answers.operations import OperationRequest, Verb
+from reservoir.manifests.answers.policy_request import PolicyRequest
 from reservoir.ports.errors import AccessDeniedError
 from reservoir.ports.system import Sender
 
@@ -26,13 +30,17 @@ class Strangers:
 @pytest.fixture
 def strangers(monkeypatch: pytest.MonkeyPatch) -> Strangers:
     found = Strangers()
-    monkeypatch.setattr("functions.operate.handler.identities", lambda: found)
-    monkeypatch.setattr("functions.operate.handler.deployment", lambda: "Reservoir")
+    outside = SimpleNamespace(identities=found, settings=settings(deployment="Reservoir"))
+    monkeypatch.setattr(
+        "reservoir.runtime.composition.parts.signed_requests.process_outside",
+        lambda: outside,
+    )
 
-    def nothing() -> Any:
+    def nothing(*_: object) -> Any:
         raise AssertionError("it was carried out")
 
     monkeypatch.setattr("functions.operate.handler.operate", nothing)
+    monkeypatch.setattr("functions.change_policy.handler.change_policy", nothing)
     return found
 
 
@@ -51,3 +59,22 @@ def test_nobody_operates_whom_aws_does_not_vouch_for(
     assert strangers.asked == [request.digest("Reservoir")], (
         "the proof is of this request, to this deployment"
     )
+
+
+@pytest.mark.parametrize("proof", [{}, {"authorization": "forged"}, "no mapping"])
+def test_nobody_changes_policy_whom_aws_does_not_vouch_for(
+    strangers: Strangers, proof: object
+) -> None:
+    request = PolicyRequest(manifests=[{"kind": "Team"}])
+    event = {"request": request.document(), "proof": proof}
+    answer = change_policy_handler(event, None)
+    assert [problem["rule"] for problem in answer["problems"]] == ["identity"]
+    assert strangers.asked == [request.digest("Reservoir")]
+
+
+def test_a_proof_of_an_operation_is_none_of_a_change_of_policy() -> None:
+    document = {"manifests": [], "removed": [], "schemaVersion": 1}
+    request = PolicyRequest.model_validate(document)
+    pause = OperationRequest(verb=Verb.PAUSE, names=["gpu"], reason="OPS-8")
+    assert request.digest("Reservoir") != pause.digest("Reservoir")
+    assert request.digest("Reservoir") != request.digest("Another")

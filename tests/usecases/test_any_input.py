@@ -9,7 +9,7 @@ from lab.fakes.principals import MemoryPrincipals
 from lab.fakes.stores.policy_store import MemoryPolicyStore
 from lab.fakes.stores.state import MemoryState
 from lab.fakes.system import ManualClock
-from lab.worlds.policies import Bus
+from lab.worlds.policies import BY, Bus
 from reservoir.core.model.workload import Workload
 from reservoir.core.serialisation.json_codec import dumps, loads
 from reservoir.manifests.answers.render import to_yaml
@@ -20,6 +20,7 @@ from reservoir.usecases.demand.authorise_demand import DemandRules
 from reservoir.usecases.policy.apply_policy import ApplyPolicy
 from reservoir.usecases.policy.resolve_principals import ResolvePrincipals
 from reservoir.usecases.policy.show_policy import ShowPolicy
+from reservoir.usecases.policy.write_policy import WritePolicy
 from tests.manifests.kinds import valid
 from tests.manifests.test_fuzz import mutated
 from tests.usecases.demand.test_intake import World
@@ -30,7 +31,11 @@ RULES = DemandRules(frozenset({"pool"}))
 @given(mutated())
 def test_policy(manifest: dict[str, Any]) -> None:
     store, bus, clock = MemoryPolicyStore(), Bus(), ManualClock()
-    applier = ApplyPolicy(store, bus, bus, ResolvePrincipals(MemoryPrincipals(), clock))
+    applier = ApplyPolicy(
+        store,
+        WritePolicy(store, bus, bus, BY),
+        ResolvePrincipals(MemoryPrincipals(), clock),
+    )
     applier.apply([("there", to_yaml([valid.node_pool(), valid.node_class()]))])
     before = store.list_all()
     try:

@@ -25,7 +25,8 @@ from reservoir.runtime.composition.parts.outside import Process, running_in
 HANDLERS: Final[Mapping[Function, Callable[[dict[str, Any], Any], Any]]] = {
     function: import_module(f"functions.{function}.handler").handler
     for function in Function
-    if function is not Function.APPLY  # operators' changes of policy come from the world
+    # people's changes of policy come from the world
+    if function not in (Function.APPLY, Function.CHANGE_POLICY)
 }
 # a plan loads them when it first needs them; here before workers are forked
 for _module in ("improve", "lower_bound"):

@@ -16,7 +16,12 @@ from reservoir.ports.safety import UnreadableRowError
 from reservoir.ports.state import ConflictError
 
 if TYPE_CHECKING:
-    from reservoir.usecases.policy.apply_policy import ApplyPolicy, Outcome, PolicyChange
+    from reservoir.usecases.policy.apply_policy import (
+        ApplyPolicy,
+        ChangesPolicy,
+        Outcome,
+        PolicyChange,
+    )
 
 T = TypeVar("T")
 
@@ -42,8 +47,7 @@ def apply_policy(context: typer.Context) -> "ApplyPolicy":
     principals = ResolvePrincipals(stack.outside.principals, stack.outside.clock)
     return ApplyPolicy(
         stack.outside.policy,
-        stack.outside.publisher,
-        stack.outside.queue,
+        _writer(stack),
         principals,
         stack.outside.settings.launch_limits,
         lambda: of_catalogue(stack.outside.offerings.load_catalogue()),
@@ -51,6 +55,17 @@ def apply_policy(context: typer.Context) -> "ApplyPolicy":
             record.reservation for record in stack.outside.reservations.list_current()
         ],
     )
+
+
+def _writer(stack: Connection) -> "ChangesPolicy":
+    from reservoir.cli.stack.policy_changes import AskForChanges
+    from reservoir.usecases.policy.write_policy import WritePolicy
+
+    if stack.changes_policy:
+        return AskForChanges(stack)
+    # that of the release before lets whoever changes policy write it and say who they are
+    outside = stack.outside
+    return WritePolicy(outside.policy, outside.queue, outside.publisher, stack.caller())
 
 
 def attempt(action: Callable[[], T]) -> T:

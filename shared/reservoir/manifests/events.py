@@ -314,6 +314,16 @@ class Change(StrEnum):
     DELETED = "deleted"
 
 
+class PolicyFieldChange(Part):
+    """A field of an object, before and after, as JSON that is cut where it is long; user data is not shown."""
+
+    path: str = Field(description="As `spec.limits.cpu`.")
+    before: str | None = Field(default=None, description="Absent: the field was not there.")
+    after: str | None = Field(
+        default=None, description="Absent: the field is not there any more."
+    )
+
+
 class ChangedObject(Part):
     """One object that changed."""
 
@@ -321,13 +331,24 @@ class ChangedObject(Part):
     name: str
     change: Change
     generation: int
+    fields: list[PolicyFieldChange] = Field(
+        default_factory=list, description="In which fields."
+    )
+    fields_left_out: int = Field(
+        default=0, description="How many more fields changed than one event can tell."
+    )
 
 
 class PolicyChanged(Event):
-    """NodePools or EC2NodeClasses were applied or deleted."""
+    """NodePools, EC2NodeClasses or Teams were applied or deleted."""
 
     detail_type: ClassVar[str] = POLICY_CHANGED
 
+    by: str | None = Field(
+        default=None,
+        description="The ARN of whoever did it, as AWS knows it; of a deployment's own folder: its stack. Absent: an"
+        " earlier release told of it.",
+    )
     changes: list[ChangedObject]
 
 

@@ -34,14 +34,17 @@ from reservoir.core.model.plan import OfferingKey
 from reservoir.core.model.snapshot import PlacedReplicas
 from reservoir.core.scheduling_terms import labels
 from reservoir.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
+from reservoir.manifests.answers.policy_request import PolicyRequest, RemovedObject
+from reservoir.manifests.events import PolicyChanged
 from reservoir.manifests.kinds.launch_limits import LaunchLimits
 from reservoir.manifests.kinds.node_pool import NodePoolManifest
 from reservoir.manifests.parsing.load import load_documents
+from reservoir.manifests.parsing.problems import ManifestError
 from reservoir.ports.policy import PolicyKind, PolicyStatus
 from reservoir.ports.state import ConflictError, ReservationRecord
 from reservoir.usecases.policy.policy_objects import policy_of
 from reservoir.usecases.provisioning.gather_snapshot import SnapshotGatherer
-from tests.cli.world_stack import OwnOutside, invoke
+from tests.cli.world_stack import CHANGES_POLICY, OwnOutside, invoke
 from tests.core.scheduler.world import fx_type
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -104,6 +107,9 @@ class Stack(OwnOutside):
     @property
     def clock(self) -> ManualClock:
         return ManualClock()
+
+    def caller(self) -> str:
+        return "arn:aws:iam::111122223333:user/bob"
 
 
 @pytest.fixture
@@ -760,3 +766,49 @@ def test_what_no_object_with_errors_could_supply_is_told_beside_them() -> None:
         "NodePool/p spec.template.spec.nodeClassRef.name: the pool can never launch because there is no"
         in told
     )
+
+
+def told_by(stack: Stack) -> list[str | None]:
+    """Return who has changed policy, as the events say."""
+    return [
+        event.by for event in stack.publisher.events if isinstance(event, PolicyChanged)
+    ]
+
+
+def test_a_change_is_told_in_the_name_of_whom_aws_vouches_for(stack: Stack) -> None:
+    assert invoke(stack, "apply", "-f", POLICY).exit_code == 0
+    assert invoke(stack, "delete", "-f", POLICY, "--yes").exit_code == 0
+    assert told_by(stack) == [CHANGES_POLICY.arn] * 2
+    assert stack.policy.list_all() == ()
+
+
+def test_policy_of_a_stack_of_the_release_before_is_changed_as_it_was(stack: Stack) -> None:
+    stack.changes_policy = False
+    assert invoke(stack, "apply", "-f", POLICY).exit_code == 0
+    assert told_by(stack) == [stack.caller()]
+
+
+def test_the_function_writes_nothing_over_what_moved_since_it_was_looked_at(
+    stack: Stack,
+) -> None:
+    assert invoke(stack, "apply", "-f", POLICY).exit_code == 0
+    stored = stack.policy.list_all()
+    request = PolicyRequest(
+        removed=[
+            RemovedObject(kind=row.kind.value, name=row.name, revision=row.revision - 1)
+            for row in stored
+        ]
+    )
+    with pytest.raises(ConflictError):
+        stack.change_policy(request)
+    older = {**stored[0].manifest}
+    older["metadata"] = {**older["metadata"], "resourceVersion": "99"}
+    with pytest.raises(ConflictError):
+        stack.change_policy(PolicyRequest(manifests=[older]))
+    assert stack.policy.list_all() == stored
+
+
+def test_the_function_looks_at_what_it_is_sent(stack: Stack) -> None:
+    with pytest.raises(ManifestError):
+        stack.change_policy(PolicyRequest(manifests=[{"kind": "NodePool", "spec": {}}]))
+    assert stack.policy.list_all() == ()

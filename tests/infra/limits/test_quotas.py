@@ -195,7 +195,7 @@ def test_long_variables_are_told_to_whoever_needs_them(whole: Mapping[str, Any])
             variables = resource["Properties"]["Environment"]["Variables"]
             for name in told.keys() & variables.keys():
                 told[name].add(function)
-    assert told[names.KMS_KEYS] == {Function.APPLY}
+    assert told[names.KMS_KEYS] == {Function.APPLY, Function.CHANGE_POLICY}
     for function in Function:
         # The parts of a composition that take the bounds are named in its own module.
         text = (COMPOSITION / f"{function.value}.py").read_text(encoding="utf-8")

@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -5,7 +6,7 @@ import pytest
 
 from lab.fakes.stores.policy_store import MemoryPolicyStore
 from lab.fakes.system import START
-from lab.worlds.policies import Bus, applier, files, node_class, pool
+from lab.worlds.policies import BY, Bus, applier, files, node_class, pool
 from reservoir.core.model.conditions import Condition, ConditionStatus, ConditionType
 from reservoir.core.scheduling_terms.labels import ZONE
 from reservoir.manifests.answers.render import to_yaml
@@ -64,10 +65,58 @@ def test_the_event_tells_what_changed(store: MemoryPolicyStore) -> None:
     assert isinstance(event, PolicyChanged)
     assert event.detail() == {
         "version": 1,
+        "by": BY,
         "changes": [
-            {"kind": "NodePool", "name": "p", "change": "updated", "generation": 2}
+            {
+                "kind": "NodePool",
+                "name": "p",
+                "change": "updated",
+                "generation": 2,
+                "fields": [
+                    {
+                        "path": "spec.template.spec.requirements",
+                        "before": "[]",
+                        "after": '[{"key": "team", "operator": "Exists"}]',
+                    }
+                ],
+                "fieldsLeftOut": 0,
+            }
         ],
     }
+
+
+def changed_fields(bus: Bus) -> dict[str, tuple[str | None, str | None]]:
+    event = bus.events[-1]
+    assert isinstance(event, PolicyChanged)
+    (change,) = event.changes
+    return {it.path: (it.before, it.after) for it in change.fields}
+
+
+def test_the_event_shows_no_user_data(store: MemoryPolicyStore) -> None:
+    bus = Bus()
+    secret = node_class().replace("spec:", "spec:\n  userData: TOKEN=s3cret")
+    applier(store, bus).apply(files(secret))
+    assert changed_fields(bus)["spec.userData"] == (None, "(not shown)")
+    applier(store, bus).apply(files(secret.replace("s3cret", "n3w")))
+    assert changed_fields(bus) == {"spec.userData": ("(not shown)", "(not shown)")}
+    applier(store, bus).delete([(PolicyKind.NODE_CLASS, "c")])
+    assert changed_fields(bus)["spec.userData"] == ("(not shown)", None)
+    assert "cret" not in str([event.detail() for event in bus.events])
+
+
+def test_an_event_of_many_changes_fits_the_bus(store: MemoryPolicyStore) -> None:
+    bus = Bus()
+    tags = ", ".join(f"key-{number}: {'x' * 250}" for number in range(40))
+    classes = [
+        node_class(f"c{number}").replace("spec:", f"spec:\n  tags: {{{tags}}}")
+        for number in range(100)
+    ]
+    applier(store, bus).apply(files(*classes))
+    (event,) = bus.events
+    assert isinstance(event, PolicyChanged)
+    assert len(json.dumps(event.detail())) < 256_000
+    assert sum(len(change.fields) for change in event.changes) == 200
+    assert all(change.fields_left_out for change in event.changes[10:])
 
 
 def test_one_error_writes_nothing_at_all(store: MemoryPolicyStore) -> None:

@@ -5,10 +5,12 @@ from typing import Any
 from lab.fakes.principals import MemoryPrincipals
 from lab.fakes.values import reservation
 from lab.worlds.planning_world import PlanningWorld, node_class_manifest, node_pool_manifest
+from lab.worlds.policies import BY
 from reservoir.manifests.answers.render import to_yaml
 from reservoir.runtime.composition.parts.planning import snapshot_gatherer_from
 from reservoir.usecases.policy.apply_policy import ApplyPolicy
 from reservoir.usecases.policy.resolve_principals import ResolvePrincipals
+from reservoir.usecases.policy.write_policy import WritePolicy
 from reservoir.usecases.what_if.policy_impact import FindPolicyImpact, PolicyImpact
 
 
@@ -23,7 +25,8 @@ def ready() -> PlanningWorld:
 
 def impact(world: PlanningWorld, *manifests: dict[str, Any]) -> PolicyImpact:
     principals = ResolvePrincipals(MemoryPrincipals(), world.clock)
-    apply_policy = ApplyPolicy(world.policy, world.bus, world.queue, principals)
+    writer = WritePolicy(world.policy, world.queue, world.bus, BY)
+    apply_policy = ApplyPolicy(world.policy, writer, principals)
     outcome = apply_policy.apply([("", to_yaml(manifests))], dry_run=True)
     return FindPolicyImpact(snapshot_gatherer_from(world.outside()), world.clock).of(
         outcome.effective

@@ -24,6 +24,7 @@ from reservoir.usecases.demand.authorise_demand import DemandRules
 from reservoir.usecases.demand.intake import Intake
 from reservoir.usecases.policy.apply_policy import ApplyPolicy
 from reservoir.usecases.policy.resolve_principals import ResolvePrincipals
+from reservoir.usecases.policy.write_policy import WritePolicy
 
 
 def deployed(clients: Clients, stack: FoundStack) -> Deployed:
@@ -56,7 +57,8 @@ def deployed(clients: Clients, stack: FoundStack) -> Deployed:
     return Deployed(
         policy,
         _node_claims(clients, stack),
-        ApplyPolicy(policy, publisher, queue, principals),
+        # asked alone what would change
+        ApplyPolicy(policy, WritePolicy(policy, queue, publisher, stack.name), principals),
         namespaces,
         demand_policy,
     )

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from reservoir.cli.console import fail
 from reservoir.cli.options import Options
 from reservoir.cli.stack.target import Target, choose
-from reservoir.names import RELEASE_OUTPUT, output_name
+from reservoir.names import CHANGE_POLICY_OUTPUT, RELEASE_OUTPUT, output_name
 
 if TYPE_CHECKING:
     from reservoir.adapters.system import AwsClock
     from reservoir.cli.stack.dead_letters import DeadLetterQueue
     from reservoir.manifests.answers.operations import OperationRequest, OperationResult
+    from reservoir.manifests.answers.policy_request import PolicyRequest
     from reservoir.runtime.outside import Outside
     from reservoir.usecases.provisioning.solver import Solver
     from reservoir.usecases.what_if.plan_demand import SnapshotSource
@@ -48,6 +49,13 @@ class Connection(Protocol):
 
     def client(self, service: str) -> Any:
         """Return a client of a service, with the caller's credentials."""
+
+    @property
+    def changes_policy(self) -> bool:
+        """Whether the stack has a function that changes policy; that of the release before has none."""
+
+    def change_policy(self, request: "PolicyRequest") -> None:
+        """Have policy changed by the function that does it. Raises ManifestError, ConflictError and AwsError."""
 
     def operate(self, request: "OperationRequest") -> "list[OperationResult]":
         """Have a request carried out by the function that does it; ends the command when it is refused as a whole."""
@@ -131,6 +139,18 @@ class Session:
     def _choose(self) -> None:
         """Choose the stack, and by that the profile and region of all clients that are made from then on."""
         _ = self.target
+
+    @property
+    def changes_policy(self) -> bool:
+        """Whether the stack has a function that changes policy."""
+        return CHANGE_POLICY_OUTPUT in self.outputs[0]
+
+    def change_policy(self, request: "PolicyRequest") -> None:
+        """Have policy changed by the function for it, signed by the caller."""
+        # here, because few commands need it
+        from reservoir.cli.stack.operating import change_policy
+
+        change_policy(self.outside.settings.deployment, request)
 
     def operate(self, request: "OperationRequest") -> "list[OperationResult]":
         """Have a request carried out by the function for it, signed by the caller."""

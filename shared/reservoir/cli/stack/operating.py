@@ -2,19 +2,53 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from reservoir.cli.console import fail, report
 from reservoir.manifests.answers.operations import OperationRequest, OperationResult
-from reservoir.manifests.parsing.problems import Problem
+from reservoir.manifests.answers.policy_request import PolicyRequest
+from reservoir.manifests.parsing.problems import ManifestError, Problem
 from reservoir.names import SIGNED_REQUEST_HEADER, Function, function_name
+from reservoir.ports.state import ConflictError
 
 _OPERATION: Final = "GetCallerIdentity"
 _TIMEOUT_S: Final = 65  # a little more than the function has
 
 
+class _Request(Protocol):
+    """What a function is asked for."""
+
+    def document(self) -> dict[str, Any]:
+        """Return the request as it is sent."""
+
+    def digest(self, deployment: str) -> str:
+        """Return what a proof of identity is bound to."""
+
+
 def operate(deployment: str, request: OperationRequest) -> list[OperationResult]:
     """Have a request carried out; ends the command when it is refused as a whole."""
+    body = _answer(deployment, Function.OPERATE, request)
+    if "problems" in body:
+        report(_problems(body))
+        fail("nothing was done")
+    return [OperationResult.model_validate(result) for result in body["results"]]
+
+
+def change_policy(deployment: str, request: PolicyRequest) -> None:
+    """Have policy changed. Raises ManifestError and ConflictError; ends the command where AWS refuses."""
+    body = _answer(deployment, Function.CHANGE_POLICY, request)
+    if "problems" in body:
+        raise ManifestError(_problems(body))
+    if "conflict" in body:
+        raise ConflictError(body["conflict"])
+
+
+def _problems(body: Mapping[str, Any]) -> list[Problem]:
+    return [Problem(**problem) for problem in body["problems"]]
+
+
+def _answer(deployment: str, function: Function, request: _Request) -> dict[str, Any]:
+    """Send a request to a function, signed by the caller; return the answer."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     from reservoir.adapters.clients import Patience, make_client
@@ -25,20 +59,17 @@ def operate(deployment: str, request: OperationRequest) -> list[OperationResult]
             "proof": signed(make_client("sts"), request.digest(deployment)),
         }
         answer = make_client("lambda", patience=Patience(read_timeout_s=_TIMEOUT_S)).invoke(
-            FunctionName=function_name(deployment, Function.OPERATE),
+            FunctionName=function_name(deployment, function),
             Payload=json.dumps(payload).encode(),
         )
     except (BotoCoreError, ClientError) as error:
         fail(f"AWS refused: {error}")
-    body = json.loads(answer["Payload"].read())
+    body: dict[str, Any] = json.loads(answer["Payload"].read())
     if "FunctionError" in answer:
         fail(
             f"the function failed half-way ({body.get('errorType', 'unknown error')}): repeat the command"
         )
-    if "problems" in body:
-        report([Problem(**problem) for problem in body["problems"]])
-        fail("nothing was done")
-    return [OperationResult.model_validate(result) for result in body["results"]]
+    return body
 
 
 def signed(sts: Any, digest: str) -> dict[str, str]:

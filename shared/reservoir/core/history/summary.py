@@ -156,10 +156,12 @@ def _left_spot(detail: Detail) -> str:
 
 
 def _policy_changed(detail: Detail) -> str:
-    return ", ".join(
+    changes = ", ".join(
         f"{it.get('kind')}/{it.get('name')} {it.get('change')}"
         for it in _parts(detail, "changes")
     )
+    by = detail.get("by")
+    return changes if by is None else f"{changes}, by {by}"
 
 
 def _held(detail: Detail) -> str:

@@ -1,6 +1,5 @@
 """The operate function."""
 
-from reservoir.ports.system import Identities
 from reservoir.runtime.composition.parts.draining import draining_from
 from reservoir.runtime.composition.parts.outside import once, process_outside
 from reservoir.runtime.outside import Outside
@@ -31,13 +30,3 @@ def operate_from(outside: Outside) -> Operate:
         publisher=outside.publisher,
         clock=outside.clock,
     )
-
-
-def identities() -> Identities:
-    """Return the port that verifies the sender of a request."""
-    return process_outside().identities
-
-
-def deployment() -> str:
-    """Return the deployment that requests must be meant for."""
-    return process_outside().settings.deployment

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from reservoir.core.model.capacity_reservation import CapacityReservation
 from reservoir.manifests.answers.render import says_the_same, wire_form
 from reservoir.manifests.crosscheck import Doubt, ObjectSet, cross_check, problem_of
 from reservoir.manifests.doubtful_values import doubts_in
-from reservoir.manifests.events import Change, ChangedObject, PolicyChanged
+from reservoir.manifests.events import Change
 from reservoir.manifests.kinds.launch_limits import LaunchLimits
 from reservoir.manifests.kinds.team import TeamManifest
 from reservoir.manifests.kinds.workload import WorkloadManifest
@@ -16,16 +16,12 @@ from reservoir.manifests.known_values import KnownValues
 from reservoir.manifests.parsing.problems import ManifestError, Problem, errors_of
 from reservoir.manifests.validate import Manifest, Read, Reading, read_files
 from reservoir.ports.errors import AwsError
-from reservoir.ports.messaging import EventPublisher, WorkQueue
 from reservoir.ports.policy import (
     CHANGES_MAX,
-    DeletePolicy,
     PolicyKind,
     PolicyObject,
     PolicyStatus,
     PolicyStore,
-    PolicyWrite,
-    PutPolicy,
 )
 from reservoir.ports.state import ConflictError
 from reservoir.usecases.policy.policy_objects import policy_of
@@ -63,17 +59,27 @@ class Outcome:
         )
 
 
+class ChangesPolicy(Protocol):
+    """Writes changes of policy that were found to be right."""
+
+    def change(self, changes: Sequence[PolicyChange]) -> None:
+        """Write them all, or none; of those that change nothing only what was found out about them.
+
+        Raises ManifestError, ConflictError and AwsError, as :meth:`ApplyPolicy.apply` does.
+        """
+        ...
+
+
 def _nothing_known() -> KnownValues | None:
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class ApplyPolicy:
-    """Applies and deletes policy objects; publishes the changes and wakes the planner."""
+    """Applies and deletes policy objects: finds out what would change and what is wrong with it, and has it written."""
 
     store: PolicyStore
-    publisher: EventPublisher
-    queue: WorkQueue
+    writer: ChangesPolicy
     principals: ResolvePrincipals
     limits: LaunchLimits | None = None  # of the deployment that the policy is for
     # what EC2 offers, read when it is compared with
@@ -103,9 +109,11 @@ class ApplyPolicy:
         removed: Sequence[Name],
         *,
         dry_run: bool = False,
+        removed_at: Mapping[Name, int] | None = None,
     ) -> Outcome:
         """Apply ``files`` and delete what ``removed`` names, in the same transaction; what does not exist is gone.
 
+        ``removed_at``: revisions that objects to delete must be at, as ``resourceVersion`` says it of a manifest.
         Raises ManifestError, ConflictError and AwsError as :meth:`apply` does.
         """
         reading = read_files(files)
@@ -140,6 +148,7 @@ class ApplyPolicy:
         if errors_of(problems):
             raise ManifestError(problems)
         _check_versions(wanted, stored)
+        _check_removed(removed_at or {}, stored)
         return self._commit(
             Outcome(tuple(sorted(changes, key=_order)), tuple(problems)), dry_run=dry_run
         )
@@ -224,20 +233,14 @@ class ApplyPolicy:
         )
 
     def _commit(self, outcome: Outcome, *, dry_run: bool) -> Outcome:
-        writes = [_write(change) for change in outcome.effective]
-        if len(writes) > CHANGES_MAX:
-            message = f"{len(writes)} objects change; at most {CHANGES_MAX} can be written at once"
+        count = len(outcome.effective)
+        if count > CHANGES_MAX:
+            message = (
+                f"{count} objects change; at most {CHANGES_MAX} can be written at once"
+            )
             raise ManifestError([Problem("", "size", message)])
-        if dry_run:
-            return outcome
-        for change in outcome.changes:
-            if change.change is Change.UNCHANGED and change.status is not None:
-                self.store.save_status(change.kind, change.name, change.status)
-        if not writes:
-            return outcome
-        self.store.commit(writes)
-        self.queue.wake_planner(reason="policy changed")
-        self.publisher.publish([_event(outcome.effective)])
+        if not dry_run:
+            self.writer.change(outcome.changes)
         return outcome
 
 
@@ -297,19 +300,6 @@ def _delete_change(before: PolicyObject) -> PolicyChange:
         None,
         before.generation,
         before.revision,
-    )
-
-
-def _write(change: PolicyChange) -> PolicyWrite:
-    if change.after is None:
-        return DeletePolicy(change.kind, change.name, change.revision or 0)
-    return PutPolicy(
-        change.kind,
-        change.name,
-        change.after,
-        change.generation,
-        change.revision,
-        change.status,
     )
 
 
@@ -379,15 +369,14 @@ def _check_versions(
             )
 
 
-def _event(changes: Iterable[PolicyChange]) -> PolicyChanged:
-    return PolicyChanged(
-        changes=[
-            ChangedObject(
-                kind=change.kind,
-                name=change.name,
-                change=change.change,
-                generation=change.generation,
+def _check_removed(
+    removed_at: Mapping[Name, int], stored: Mapping[Name, PolicyObject]
+) -> None:
+    for name, revision in removed_at.items():
+        current = stored.get(name)
+        if current is not None and current.revision != revision:
+            raise ConflictError(
+                [
+                    f"{'/'.join(name)} ({revision} was read, and now it is at {current.revision})"
+                ]
             )
-            for change in changes
-        ]
-    )

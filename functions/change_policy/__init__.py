@@ -1,0 +1,1 @@
+"""The change_policy function."""
