@@ -1,13 +1,22 @@
 """Messages that are meant to harm others: each is refused by name, and the neighbour goes on as it did."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from lab.fakes.manifests import team_manifest
+from lab.story.people import all_refused
 from lab.story.policies import one_type_pool, write_manifests
 from lab.story.world import World
+from reservoir.names import (
+    DEPLOYMENT,
+    EVENT_BUS,
+    EVENT_SOURCE,
+    Function,
+    function_name,
+)
 from tests.deployed.hostile.tenants import Tenants, annotated, demand, move_in
 
 pytestmark = pytest.mark.embedded
@@ -179,6 +188,92 @@ def test_no_team_takes_a_namespace_that_is_anothers(
     done = tenants.world.command("apply", "-f", str(write_manifests(tmp_path, [thieves])))
     assert done.returncode != 0
     assert "vision" in done.stdout + done.stderr
+
+
+def test_few_terms_with_values_without_end_are_refused_by_the_bounds_name(
+    tenants: Tenants,
+) -> None:
+    terms = [
+        {
+            "key": "node.kubernetes.io/instance-type",
+            "operator": "NotIn",
+            "values": [f"type-{term}-{number}" for number in range(500)],
+        }
+        for term in range(5)
+    ]
+    affinity = {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": terms}]
+            }
+        }
+    }
+    product = demand("audio/product", "1", affinity=affinity)
+    assert tenants.rules_against(tenants.audio, product) == {"constraint values"}
+
+
+def test_what_was_believed_is_no_door_for_what_would_have_been_refused(
+    tenants: Tenants,
+) -> None:
+    """Each is the second message of a workload whose first one was believed."""
+    tenants.placed(tenants.audio, demand("audio/later", "100m"))
+    for body, rule in (
+        (demand("audio/later", "100m", generation=2, affinity=ELSEWHERE), "not-permitted"),
+        (demand("audio/later", "100m", generation=2, priority=11), "team-limit"),
+        (demand("audio/later", "100m", generation=2, replicas=11), "team-limit"),
+        (
+            annotated(demand("audio/later", "100m", generation=2), {"pad": "x" * 20_000}),
+            "annotation bytes",
+        ),
+    ):
+        assert tenants.rules_against(tenants.audio, body) == {rule}
+
+
+def test_an_update_that_replaces_what_runs_ends_no_neighbours_node(
+    tenants: Tenants,
+) -> None:
+    """Audio lets its replica be replaced as often as it likes, on the node where vision works."""
+    strategy = {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": "100%"}}
+    node = tenants.placed(tenants.audio, demand("audio/rolls", "100m", strategy=strategy))
+    assert node == tenants.node_of("vision/owned")
+    for generation in (2, 3):
+        again = demand(
+            "audio/rolls", f"{generation}00m", generation=generation, strategy=strategy
+        )
+        tenants.accepted(tenants.audio, again)
+
+    def is_left(_: object) -> bool:
+        said = tenants.world.command("explain", "workload", "audio/rolls").stdout
+        return "others work there, too" in said
+
+    tenants.world.until("the update leaves the node alone", is_left)
+    assert node not in tenants.world.look().drains
+
+
+def test_no_sender_tells_facts_or_calls_what_changes_policy_and_nodes(
+    tenants: Tenants,
+) -> None:
+    audio, bus = tenants.audio, tenants.world.output(EVENT_BUS)
+    deployment = tenants.world.output(DEPLOYMENT)
+    fact = {
+        "EventBusName": bus,
+        "Source": EVENT_SOURCE,
+        "DetailType": "Node Draining",
+        "Detail": "{}",
+    }
+    all_refused(
+        [
+            partial(audio.client("events").put_events, Entries=[fact]),
+            *(
+                partial(
+                    audio.client("lambda").invoke,
+                    FunctionName=function_name(deployment, function),
+                    Payload=b"{}",
+                )
+                for function in Function
+            ),
+        ]
+    )
 
 
 def test_no_escape_of_a_message_reaches_a_terminal(tenants: Tenants) -> None:
