@@ -112,6 +112,14 @@ def test_a_status_that_stays_keeps_its_time() -> None:
     assert after[ConditionType.CAPACITY_RESERVATION].message == "3 of 4 units are free"
 
 
+def test_a_reservation_that_cannot_be_used_is_named() -> None:
+    found = of_class(READY_CLASS, replace(reservation(4), id="cr-2"))
+    assert (
+        found[ConditionType.CAPACITY_RESERVATIONS_READY].message
+        == "1 found; not usable: cr-1"
+    )
+
+
 NO_SUBNET_THERE = replace(reservation(4), zone="us-west-2b", zone_id="usw2-az2")
 ON_WINDOWS = replace(reservation(4), platform="Windows")
 

@@ -12,7 +12,13 @@ import pytest
 
 from reservoir.core.model.capacity_reservation import RefusedUnits
 from reservoir.core.model.instance_type import InstanceType
-from reservoir.core.model.node_class import MarketRest, NodeClass, NodeClassStatus, Subnet
+from reservoir.core.model.node_class import (
+    CapacityReservationSelectorTerm,
+    MarketRest,
+    NodeClass,
+    NodeClassStatus,
+    Subnet,
+)
 from reservoir.core.model.node_pool import NodePool
 from reservoir.core.model.plan import ReasonCode
 from reservoir.core.model.policy import NoDurationPolicy, SchedulingPolicy
@@ -393,6 +399,25 @@ SITUATIONS = (
         gpu_job(),
         ReasonCode.INCOMPATIBLE,
         "pool team uses reserved capacity only, and class default selects no reservation of its instance types",
+    ),
+    Situation(
+        "a pool for reserved capacity whose class names one that EC2 does not show",
+        account(
+            TEAM,
+            classes=[
+                NodeClass(
+                    "default",
+                    capacity_reservation_selector_terms=(
+                        CapacityReservationSelectorTerm(id="cr-gone"),
+                        CapacityReservationSelectorTerm(tags={"team": "a"}),
+                    ),
+                )
+            ],
+        ),
+        gpu_job(),
+        ReasonCode.INCOMPATIBLE,
+        "pool team uses reserved capacity only, and class default selects no reservation of its instance types"
+        " (cr-gone: gone, not shared, or of another platform or tenancy)",
     ),
     Situation(
         "spot in a pool that has none",

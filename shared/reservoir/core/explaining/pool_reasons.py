@@ -72,11 +72,19 @@ def _nothing_meets(
         )
         return f"the requirements of pool {name} filtered out all available instance types: {told or together}"
     if markets is not None and markets.values == frozenset({CapacityType.RESERVED.value}):
-        selects = (
-            f"class {entry.node_class.name} selects no reservation of its instance types"
-        )
+        selects = _no_reservation_of(entry.node_class)
         return f"pool {name} uses reserved capacity only, and {selects}"
     return f"pool {name} sells none of its instance types on any market that it allows"
+
+
+def _no_reservation_of(node_class: NodeClass) -> str:
+    """Say that a class selects no reservation, and which of those that it names cannot be used."""
+    none = f"class {node_class.name} selects no reservation of its instance types"
+    missing = node_class.missing_reservations(node_class.status.reservation_ids)
+    if not missing:
+        return none
+    named = ", ".join(missing)
+    return f"{none} ({named}: gone, not shared, or of another platform or tenancy)"
 
 
 def out_of_reach(

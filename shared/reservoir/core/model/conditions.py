@@ -245,11 +245,15 @@ def _reservations_ready(
         return make(
             kind, ConditionStatus.TRUE, "NotSelected", "the class selects no reservations"
         )
+    missing = node_class.missing_reservations(
+        [reservation.id for reservation in reservations]
+    )
+    without = f"; not usable: {', '.join(missing)}" if missing else ""
     return make(
         kind,
         ConditionStatus.TRUE,
         "Found" if reservations else "NoneFound",
-        f"{len(reservations)} found",
+        f"{len(reservations)} found{without}",
     )
 
 

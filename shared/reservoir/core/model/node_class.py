@@ -1,6 +1,6 @@
 """NodeClass: the AWS side of a pool (karpenter.k8s.aws/v1 EC2NodeClass), with what discovery found for it."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -190,6 +190,11 @@ class NodeClass:
     kubelet: KubeletAmounts | None = None
     static_hash: str = ""
     status: NodeClassStatus = NodeClassStatus()
+
+    def missing_reservations(self, found: Collection[str]) -> list[str]:
+        """Return the ids of reservations that its terms name, without those that were found."""
+        named = {term.id for term in self.capacity_reservation_selector_terms if term.id}
+        return sorted(named.difference(found))
 
     def has_subnet_in(self, zone: str) -> bool:
         """Whether it may launch in the zone; where no subnet was looked up, it may."""
