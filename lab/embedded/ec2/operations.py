@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from lab.embedded.ec2 import resource_operations as resources
+from lab.embedded.ec2 import topology_operations as topology
 from lab.embedded.ec2.account.world import World
 from lab.embedded.ec2.fleets import operations as fleets
 from lab.embedded.ec2.fleets import request as fleet_request
@@ -59,6 +60,8 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "DescribeCapacityBlockStatus": blocks.describe_capacity_block_status,
     "CreateInterruptibleCapacityReservationAllocation": interruptible_operations.create_allocation,
     "UpdateInterruptibleCapacityReservationAllocation": interruptible_operations.update_allocation,
+    "DescribeCapacityReservationTopology": topology.describe_capacity_reservation_topology,
+    "DescribeInstanceTopology": topology.describe_instance_topology,
     "ModifyInstanceMetadataDefaults": metadata.modify_instance_metadata_defaults,
     "GetInstanceMetadataDefaults": metadata.get_instance_metadata_defaults,
     "EnableEbsEncryptionByDefault": volume_defaults.enable_ebs_encryption_by_default,

@@ -1,5 +1,6 @@
 """Tags for every kind of resource, and placement groups as far as they can be named."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from lab.embedded.ec2.account.world import World
@@ -101,12 +102,7 @@ def describe_placement_groups(world: World, parameters: Parameters) -> dict[str,
     chosen = list(world.placement_groups.values())
     for parameter, member in (("GroupNames", "GroupName"), ("GroupIds", "GroupId")):
         wanted = parameters.get(parameter)
-        missing = set(wanted or ()) - {g[member] for g in world.placement_groups.values()}
-        if missing:
-            raise Ec2Error(
-                "InvalidPlacementGroup.Unknown",
-                f"The placement group '{min(missing)}' is unknown.",
-            )
+        refuse_unknown_groups(world, member, wanted or ())
         chosen = [g for g in chosen if wanted is None or g[member] in wanted]
     readers: Readers[dict[str, Any]] = {
         "group-name": lambda g: g["GroupName"],
@@ -118,6 +114,22 @@ def describe_placement_groups(world: World, parameters: Parameters) -> dict[str,
         chosen, parameters.get("Filters"), readers, lambda g: world.tags.of(g["GroupId"])
     )
     return {"PlacementGroups": [_rendered_group(world, g) for g in found]}
+
+
+def refuse_unknown_groups(world: World, member: str, wanted: Iterable[str]) -> None:
+    """Refuse placement groups that do not exist; ``member`` is what they are named by.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidPlacementGroup.Unknown``.
+    """
+    missing = set(wanted) - {group[member] for group in world.placement_groups.values()}
+    if missing:
+        raise Ec2Error(
+            "InvalidPlacementGroup.Unknown",
+            f"The placement group '{min(missing)}' is unknown.",
+        )
 
 
 def delete_placement_group(world: World, parameters: Parameters) -> dict[str, Any]:

@@ -115,6 +115,8 @@ class CapacityReservation:
     """Size that a reservation will have once it starts; EC2 shows it as a system tag only."""
     block_id: str | None = None
     ultraserver_type: str | None = None
+    network_nodes: tuple[str, ...] = ()
+    """The way down to it in its zone's network, where a test has said it; else it is drawn from its id."""
     source_reservation_id: str | None = None
     is_retained: bool = False
     """Whether an interruptible reservation stays active when its owner has reclaimed all of it."""
@@ -288,6 +290,8 @@ class Instance:
     state: str = "pending"
     reservation_id: str | None = None
     block_id: str | None = None
+    network_nodes: tuple[str, ...] = ()
+    """The way down to its host in its zone's network; empty for types of which EC2 shows none."""
     fleet_id: str | None = None
     client_token: str | None = None
     launch_index: int = 0
@@ -383,4 +387,8 @@ class Settings:
     describe_lag_s: float = 0.0
     template_lag_s: float = 0.0
     """How long a new launch template is not there yet for who launches or lists; its name is taken at once."""
+    network_children: int = 2
+    """How many network nodes are below each one of a zone's network, and at its top."""
+    block_id_lag_s: float = 0.0
+    """How long after a launch DescribeInstanceTopology lacks the id of an UltraServer's block."""
     older_block_event_names: bool = False

@@ -274,6 +274,20 @@ def set_launch_status(
     return {}
 
 
+def set_network_nodes(
+    world: World, *, capacity_reservation_id: str, network_nodes: list[str]
+) -> dict[str, Any]:
+    """Say where a reservation is in its zone's network, from the top; what EC2 shows of it depends on its kind.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidCapacityReservationId.NotFound``.
+    """
+    world.reservation(capacity_reservation_id).network_nodes = tuple(network_nodes)
+    return {}
+
+
 def create_group(
     world: World, *, name: str, capacity_reservation_ids: list[str], arn: str | None = None
 ) -> dict[str, Any]:
@@ -372,6 +386,7 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "reclaim_interruptible": reclaim_interruptible,
     "set_reservation_state": set_reservation_state,
     "set_launch_status": set_launch_status,
+    "set_network_nodes": set_network_nodes,
     "create_group": create_group,
     "report_underutilized": report_underutilized,
 }

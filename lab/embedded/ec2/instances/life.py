@@ -9,6 +9,7 @@ from lab.embedded.ec2.account import slots
 from lab.embedded.ec2.account.state import Instance, LaunchSpec
 from lab.embedded.ec2.account.world import World
 from lab.embedded.ec2.instances.placement import Slot
+from lab.embedded.ec2.market import network
 
 USER_INITIATED = (
     "Client.UserInitiatedShutdown",
@@ -91,6 +92,14 @@ def launch_elsewhere(world: World, spec: LaunchSpec, slot: Slot, owner_id: str) 
 def start(world: World, instance: Instance, slot: Slot) -> None:
     """Put an instance on its hardware and begin its life."""
     world.instances[instance.instance_id] = instance
+    spec = instance.spec
+    instance.network_nodes = network.of_instance(
+        world,
+        instance.instance_id,
+        spec.instance_type,
+        spec.zone,
+        world.reservations.get(slot.reservation_id or ""),
+    )
     if slot.reservation_id is not None:
         slots.join(world, instance, world.reservations[slot.reservation_id])
     _enter_state(world, instance, "pending")

@@ -101,7 +101,7 @@ def describe_instances(world: World, parameters: Parameters) -> dict[str, Any]:
     ids = parameters.get("InstanceIds", [])
     filters = parameters.get("Filters")
     found = select(
-        _chosen(world, ids, filters),
+        chosen_instances(world, ids, filters),
         filters,
         _readers(),
         lambda i: world.tags.of(i.instance_id),
@@ -132,7 +132,7 @@ def describe_instance_status(world: World, parameters: Parameters) -> dict[str, 
     ids = parameters.get("InstanceIds", [])
     chosen = [
         i
-        for i in _chosen(world, ids)
+        for i in chosen_instances(world, ids)
         if parameters.get("IncludeAllInstances") or i.state == "running"
     ]
     readers: Readers[Instance] = {
@@ -257,7 +257,9 @@ def _wrong_state(instance: Instance, wanted: str) -> Ec2Error:
     return Ec2Error("IncorrectInstanceState", text)
 
 
-def _chosen(world: World, ids: list[str], filters: Filters | None = None) -> list[Instance]:
+def chosen_instances(
+    world: World, ids: list[str], filters: Filters | None = None
+) -> list[Instance]:
     """Return the instances that an answer may show: those with the ids, or those that a filter names, or all."""
     shown_until = world.now() - timedelta(seconds=world.settings.describe_lag_s)
     if ids:
