@@ -45,6 +45,7 @@ OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
         "DescribeCapacityBlockStatus",
         "DescribeCapacityBlocks",
         "DescribeCapacityReservationCancellationQuotes",
+        "DescribeCapacityReservationTopology",
         "DescribeCapacityReservations",
         "DescribeImages",
         "DescribeInstanceStatus",

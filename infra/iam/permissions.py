@@ -379,6 +379,7 @@ DUTIES: Final[Mapping[Function, Duty]] = {
         describes=(
             "AvailabilityZones",
             "CapacityBlocks",
+            "CapacityReservationTopology",
             "CapacityReservations",
             "Images",
             "SecurityGroups",

@@ -773,6 +773,10 @@ type GangTopologyKey string
 
 const (
 	KarpenterK8SAwsPlacementGroupID GangTopologyKey = "karpenter.k8s.aws/placement-group-id"
+	TopologyK8SAwsNetworkNodeLayer1 GangTopologyKey = "topology.k8s.aws/network-node-layer-1"
+	TopologyK8SAwsNetworkNodeLayer2 GangTopologyKey = "topology.k8s.aws/network-node-layer-2"
+	TopologyK8SAwsNetworkNodeLayer3 GangTopologyKey = "topology.k8s.aws/network-node-layer-3"
+	TopologyK8SAwsUltraserverID     GangTopologyKey = "topology.k8s.aws/ultraserver-id"
 	TopologyK8SAwsZoneID            GangTopologyKey = "topology.k8s.aws/zone-id"
 	TopologyKubernetesIoZone        GangTopologyKey = "topology.kubernetes.io/zone"
 )

@@ -159,6 +159,10 @@ export interface NodeSelectorRequirement {
         | "node.kubernetes.io/instance-type"
         | "node.kubernetes.io/windows-build"
         | "reservoir/gpu-fraction"
+        | "topology.k8s.aws/network-node-layer-1"
+        | "topology.k8s.aws/network-node-layer-2"
+        | "topology.k8s.aws/network-node-layer-3"
+        | "topology.k8s.aws/ultraserver-id"
         | "topology.k8s.aws/zone-id"
         | "topology.kubernetes.io/region"
         | "topology.kubernetes.io/zone"
@@ -399,7 +403,16 @@ export interface WorkloadSpec {
    * All replicas of the gang in one value of this label.
    */
   gangTopologyKey?:
-    ("topology.kubernetes.io/zone" | "topology.k8s.aws/zone-id" | "karpenter.k8s.aws/placement-group-id") | null;
+    | (
+        | "topology.kubernetes.io/zone"
+        | "topology.k8s.aws/zone-id"
+        | "karpenter.k8s.aws/placement-group-id"
+        | "topology.k8s.aws/network-node-layer-1"
+        | "topology.k8s.aws/network-node-layer-2"
+        | "topology.k8s.aws/network-node-layer-3"
+        | "topology.k8s.aws/ultraserver-id"
+      )
+    | null;
   /**
    * Whether a replica starts only once the one that it follows has left its node, or has had to; true with a `checkpointPeriod`, unless said otherwise. Said to be true, a `duration` does not keep the work out of a reservation that ends earlier: it is drained then, and goes on elsewhere.
    */

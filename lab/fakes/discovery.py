@@ -47,6 +47,21 @@ class MemoryReservationReader:
         return self.groups.get(group_arn, frozenset())
 
 
+@dataclass
+class MemoryNetwork:
+    """Implements ``NetworkReader``: ``nodes`` by reservation id."""
+
+    nodes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    error: AwsError | None = None
+    asked: list[Mapping[str, str]] = field(default_factory=list)
+
+    def of_reservations(self, types: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
+        self.asked.append(types)
+        if self.error is not None:
+            raise self.error
+        return {key: self.nodes[key] for key in types if key in self.nodes}
+
+
 SUBNETS = tuple(
     Subnet(f"subnet-{letter}", f"us-east-1{letter}", f"use1-az{number}", 4000)
     for number, letter in enumerate("abc", start=1)

@@ -200,10 +200,11 @@ class _World:
     def _reservation_labels(self, key: OfferingKey) -> Iterator[Requirement]:
         """Yield the labels of reserved nodes, which others must not have (R-23)."""
         if key.reservation_id is None:
-            for name in sorted(labels.RESERVATION_LABELS):
+            for name in sorted(labels.RESERVATION_LABELS | labels.NETWORK_LABELS):
                 yield Requirement.new(name, Operator.DOES_NOT_EXIST)
             return
-        kind = self.reservations[key.reservation_id].kind
+        reservation = self.reservations[key.reservation_id]
+        kind = reservation.kind
         is_block = kind is ReservationKind.CAPACITY_BLOCK
         said = {
             labels.CAPACITY_RESERVATION_ID: key.reservation_id,
@@ -213,8 +214,15 @@ class _World:
             ).lower(),
             labels.CAPACITY_RESERVATION_SETTING: "target",
         }
+        said |= dict(
+            zip(labels.NETWORK_NODE_LAYERS, reservation.network_nodes, strict=False)
+        )
+        if reservation.ultra_server_id is not None:
+            said[labels.ULTRA_SERVER_ID] = reservation.ultra_server_id
         for name, value in said.items():
             yield Requirement.new(name, Operator.IN, (value,))
+        for name in sorted(labels.NETWORK_LABELS - said.keys()):
+            yield Requirement.new(name, Operator.DOES_NOT_EXIST)
 
     # -- what can be had
 

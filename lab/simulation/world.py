@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from infra.config import CONSUMERS, FUNCTIONS
-from lab.fakes.discovery import MemoryInstanceTypes, MemoryPrices
+from lab.fakes.discovery import MemoryInstanceTypes, MemoryNetwork, MemoryPrices
 from lab.fakes.ec2 import FakeDryRuns
 from lab.fakes.messaging import MemoryBus
 from lab.fakes.stores.accounts import MemoryAccounts
@@ -246,6 +246,7 @@ class World:
             "scheduler": self.scheduler,
             "ec2": self.ec2,
             "dry_runs": FakeDryRuns(),
+            "network": MemoryNetwork(),
             "unit_mover": FakeUnitMover(self.ec2),
             "unit_splitter": FakeUnitSplitter(self.ec2),
             "unit_lender": FakeUnitLender(self.ec2),

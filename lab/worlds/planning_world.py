@@ -7,6 +7,7 @@ from typing import Any
 from lab.fakes.discovery import (
     MemoryInstanceTypes,
     MemoryLaunchEnvironment,
+    MemoryNetwork,
     MemoryPrices,
     MemoryReservationReader,
 )
@@ -148,6 +149,7 @@ class PlanningWorld:
         self.history = MemoryHistory()
         self.policy = MemoryPolicyStore()
         self.reader = MemoryReservationReader()
+        self.network = MemoryNetwork()
         self.environment = MemoryLaunchEnvironment()
         self.types = MemoryInstanceTypes(TYPES, ZONES)
         self.prices = MemoryPrices(ON_DEMAND, SPOT)
@@ -177,6 +179,7 @@ class PlanningWorld:
             publisher=self.bus,
             timers=self.timers,
             reservation_reader=self.reader,
+            network=self.network,
             launch_environment=self.environment,
         )
 

@@ -325,6 +325,7 @@ def test_reservations_are_never_bought_changed_or_cancelled(resources: Resources
             "ec2:CreateCapacityReservationBySplitting",  # of what is tagged for it
             "ec2:CreateInterruptibleCapacityReservationAllocation",  # the same, by a tag of its own
             "ec2:UpdateInterruptibleCapacityReservationAllocation",
+            "ec2:DescribeCapacityReservationTopology",
             "ec2:DescribeCapacityReservations",
             "ec2:MoveCapacityReservationInstances",  # only where both are tagged for it
         }

@@ -28,7 +28,7 @@ from reservoir.adapters.dynamodb.policy import DynamoDbPolicyStore
 from reservoir.adapters.dynamodb.reservations import DynamoDbReservationStore
 from reservoir.adapters.ec2.instance_types import Ec2InstanceTypeReader
 from reservoir.adapters.ec2.network import Ec2LaunchEnvironment
-from reservoir.adapters.ec2.reservations import Ec2ReservationReader
+from reservoir.adapters.ec2.reservations import Ec2NetworkReader, Ec2ReservationReader
 from reservoir.adapters.pricing import AwsPriceReader
 from reservoir.core.capacity.catalogue import DiscoveredType
 from reservoir.core.capacity.idle import IDLE_AFTER
@@ -258,6 +258,7 @@ def _discover_reservations(
     environment = Ec2LaunchEnvironment(ec2, None, None, clock)  # type: ignore[arg-type] # no alias, no role
     return DiscoverReservations(
         reader=Ec2ReservationReader(ec2, None),
+        network=Ec2NetworkReader(ec2),
         resolver=NodeClassResolver(
             environment,
             policy,

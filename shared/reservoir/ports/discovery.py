@@ -24,6 +24,17 @@ class ReservationReader(Protocol):
         ...
 
 
+class NetworkReader(Protocol):
+    """Where capacity is in the network of its zone."""
+
+    def of_reservations(self, types: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
+        """Return the network nodes over reservations, from the top, by id; ``types`` are their instance types.
+
+        Of many types EC2 tells none, and before a launch not all of the others.
+        """
+        ...
+
+
 class LaunchEnvironmentReader(Protocol):
     """What a NodeClass selects besides reservations. Terms are ORed, the fields of a term ANDed."""
 

@@ -18,6 +18,7 @@ from reservoir.ports.capacity_blocks import (
 from reservoir.ports.discovery import (
     InstanceTypeReader,
     LaunchEnvironmentReader,
+    NetworkReader,
     PriceReader,
     ReservationReader,
 )
@@ -211,6 +212,10 @@ class Outside(Protocol):
     @property
     def reservation_reader(self) -> ReservationReader:
         """EC2's reservations."""
+
+    @property
+    def network(self) -> NetworkReader:
+        """Where reservations are in the network."""
 
     @property
     def unit_mover(self) -> UnitMover:

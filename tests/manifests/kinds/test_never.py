@@ -84,12 +84,16 @@ def launches(requirements: Sequence[dict[str, Any]]) -> tuple[bool, bool]:
 
 
 # No pool can require these; reservations and placement groups are not in this world.
-ELSEWHERE = labels.RESERVATION_LABELS | {
-    labels.PLACEMENT_GROUP_ID,
-    labels.PLACEMENT_GROUP_PARTITION,
-    labels.NODE_POOL,
-    labels.NODE_CLASS,
-}
+ELSEWHERE = (
+    labels.RESERVATION_LABELS
+    | labels.NETWORK_LABELS
+    | {
+        labels.PLACEMENT_GROUP_ID,
+        labels.PLACEMENT_GROUP_PARTITION,
+        labels.NODE_POOL,
+        labels.NODE_CLASS,
+    }
+)
 
 
 @pytest.mark.parametrize("key", sorted(labels.WELL_KNOWN - ELSEWHERE))

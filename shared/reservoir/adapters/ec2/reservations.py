@@ -1,4 +1,4 @@
-"""DescribeCapacityReservations.
+"""DescribeCapacityReservations, and where reservations are in the network (DescribeCapacityReservationTopology).
 
 One unfiltered, paged listing serves every selector form, finds every state, and is one call a thousand reservations;
 EC2 has no filter for ids that tolerates an unknown one, and none for the block or the kind.
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
 
 _PAGE_SIZE: Final = 1000
+_PLACES_A_CALL: Final = 10  # EC2's own limit
+_NOT_IN_THIS_REGION: Final = "UnsupportedOperation"
 _UNTOLD: Final = "unknown"  # a state that no launch is made in, and that ends nothing
 _NO_ALLOCATION: Final = ("canceled", "failed")
 _RESERVATION_TYPE: Final = "AWS::EC2::CapacityReservation"
@@ -105,6 +107,41 @@ class Ec2ReservationReader:
             "AvailabilityZones"
         ]
         return {zone["ZoneId"]: zone["ZoneName"] for zone in zones}
+
+
+class Ec2NetworkReader:
+    """Implements ``reservoir.ports.discovery.NetworkReader``."""
+
+    def __init__(self, ec2: "EC2Client") -> None:
+        self._ec2 = ec2
+        # EC2 leaves out of its answers what is of a type without a topology; such types are not asked about again.
+        self._types_without: set[str] = set()
+
+    def of_reservations(self, types: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
+        """Return the network nodes over reservations, from the top, by id; of those that EC2 tells some of."""
+        asked = sorted(key for key, it in types.items() if it not in self._types_without)
+        found: dict[str, tuple[str, ...]] = {}
+        for start in range(0, len(asked), _PLACES_A_CALL):
+            part = asked[start : start + _PLACES_A_CALL]
+            shown = self._shown(part)
+            self._types_without |= {types[key] for key in part if key not in shown}
+            found |= shown
+        return {key: nodes for key, nodes in found.items() if nodes}
+
+    def _shown(self, reservation_ids: list[str]) -> dict[str, tuple[str, ...]]:
+        try:
+            with map_client_errors():
+                answer = self._ec2.describe_capacity_reservation_topology(
+                    CapacityReservationIds=reservation_ids
+                )
+        except AwsError as error:
+            if error.code == _NOT_IN_THIS_REGION:
+                return {}
+            raise
+        return {
+            each["CapacityReservationId"]: tuple(each.get("NetworkNodes", ()))
+            for each in answer["CapacityReservations"]
+        }
 
 
 def parse(

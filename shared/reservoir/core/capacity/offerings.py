@@ -1,6 +1,6 @@
 """What pools and their classes can launch, into which reservations, and at which near-zero price (rules 2 and 4)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,7 +17,10 @@ from reservoir.core.scheduling_terms.labels import (
     CAPACITY_RESERVATION_TYPE,
     CAPACITY_TYPE,
     INSTANCE_TYPE,
+    NETWORK_LABELS,
+    NETWORK_NODE_LAYERS,
     RESERVATION_SETTING_TARGET,
+    ULTRA_SERVER_ID,
     ZONE,
     ZONE_ID,
 )
@@ -37,6 +40,7 @@ OFFERING_LABELS: Final = frozenset(
         CAPACITY_RESERVATION_TYPE,
         CAPACITY_RESERVATION_INTERRUPTIBLE,
         CAPACITY_RESERVATION_SETTING,
+        *NETWORK_LABELS,
     }
 )
 
@@ -126,7 +130,7 @@ def selected_reservations(
 def reservation_labels(
     reservation: CapacityReservation, setting: str = RESERVATION_SETTING_TARGET
 ) -> Mapping[str, str]:
-    """Return the labels that only nodes in this reservation carry (the ODCR RFCs' labels, R-23).
+    """Return the labels of nodes in this reservation: the ODCR RFCs' (R-23), and where EC2 says that it is.
 
     ``setting`` is how the node came into it: "target", as every launch into a reservation is one, or "open".
     """
@@ -137,7 +141,18 @@ def reservation_labels(
         CAPACITY_RESERVATION_TYPE: str(kind.value),
         CAPACITY_RESERVATION_INTERRUPTIBLE: "true" if interruptible else "false",
         CAPACITY_RESERVATION_SETTING: setting,
+        **network_labels(reservation.network_nodes, reservation.ultra_server_id),
     }
+
+
+def network_labels(
+    network_nodes: Sequence[str], ultra_server_id: str | None
+) -> Mapping[str, str]:
+    """Return the labels of what is under these network nodes (from the top) and in this UltraServer."""
+    found = dict(zip(NETWORK_NODE_LAYERS, network_nodes, strict=False))
+    if ultra_server_id is not None:
+        found[ULTRA_SERVER_ID] = ultra_server_id
+    return found
 
 
 def pool_admits(pool: NodePool, reservation: CapacityReservation) -> bool:

@@ -131,6 +131,8 @@ class ObservedReservation:
     is_launchable: bool = True
     placement_group_arn: str | None = None
     capacity_block_id: str | None = None
+    # in its zone's network, from the top, as far down as EC2 tells; empty: not known
+    network_nodes: tuple[str, ...] = ()
     resource_group_arns: tuple[str, ...] = ()
     lent: LentUnits | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
@@ -153,6 +155,11 @@ class ObservedReservation:
         if self.placement_group_arn is None:
             return None
         return self.placement_group_arn.rpartition("/")[2]
+
+    @property
+    def ultra_server_id(self) -> str | None:
+        """Return the block that is its UltraServer, as EC2 names one; None where it is in none."""
+        return self.capacity_block_id if self.ultra_server else None
 
     @property
     def split_from(self) -> str | None:

@@ -122,7 +122,7 @@ class FallbackStep:
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """All replicas or none, optionally in one domain of a topology key (zone or placement group)."""
+    """All replicas or none, optionally in one domain of a topology key (a zone, a network node, an UltraServer …)."""
 
     single_topology_key: str | None = None
 

@@ -62,6 +62,16 @@ NITRO_SANDBOX: Final = _AWS + "nitro-sandbox"
 PLACEMENT_GROUP_ID: Final = _AWS + "placement-group-id"
 PLACEMENT_GROUP_PARTITION: Final = _AWS + "placement-group-partition"
 
+# Where a node is in its zone's network, from the top, as AWS's cloud provider and EKS name it; and its UltraServer, as
+# HyperPod does. EC2 tells them of some types: of reservations in part before a launch, of instances once they run.
+NETWORK_NODE_LAYERS: Final = (
+    "topology.k8s.aws/network-node-layer-1",
+    "topology.k8s.aws/network-node-layer-2",
+    "topology.k8s.aws/network-node-layer-3",
+)
+ULTRA_SERVER_ID: Final = "topology.k8s.aws/ultraserver-id"
+NETWORK_LABELS: Final = frozenset({*NETWORK_NODE_LAYERS, ULTRA_SERVER_ID})
+
 # Labels that only nodes in a reservation carry; other offerings say DoesNotExist for them.
 RESERVATION_LABELS: Final = frozenset(
     {
@@ -75,6 +85,7 @@ RESERVATION_LABELS: Final = frozenset(
 # Keys that a pool need not define for a workload to require them: the offering will.
 WELL_KNOWN: Final = RESERVATION_LABELS | frozenset(
     {
+        *NETWORK_LABELS,
         ARCH,
         OS,
         INSTANCE_TYPE,

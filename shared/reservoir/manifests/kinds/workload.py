@@ -55,6 +55,10 @@ GangTopologyKey = Literal[
     "topology.kubernetes.io/zone",
     "topology.k8s.aws/zone-id",
     "karpenter.k8s.aws/placement-group-id",
+    "topology.k8s.aws/network-node-layer-1",
+    "topology.k8s.aws/network-node-layer-2",
+    "topology.k8s.aws/network-node-layer-3",
+    "topology.k8s.aws/ultraserver-id",
 ]
 
 

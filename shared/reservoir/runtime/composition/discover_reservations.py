@@ -19,6 +19,7 @@ def discover_reservations_from(outside: Outside) -> DiscoverReservations:
     """Wire the discovery of reservations."""
     return DiscoverReservations(
         reader=outside.reservation_reader,
+        network=outside.network,
         resolver=NodeClassResolver(
             outside.launch_environment, outside.policy, outside.offerings, outside.publisher
         ),

@@ -12,6 +12,7 @@ from reservoir.core.history.past_event import reservation_name
 from reservoir.core.history.reservation_use import LOOKED_BACK, placed_in
 from reservoir.core.launching.start_readiness import is_meant, is_near
 from reservoir.core.model.capacity_reservation import (
+    ACTIVE,
     ENDED_STATES,
     GONE,
     CapacityReservation,
@@ -23,7 +24,7 @@ from reservoir.core.static_pools.census import census, growing_pools
 from reservoir.core.static_pools.units import ReservedCapacity
 from reservoir.core.warm_nodes.free_units import offered, warm_nodes
 from reservoir.core.warm_nodes.wanted import WarmWishes, warming_pools
-from reservoir.ports.discovery import ReservationReader
+from reservoir.ports.discovery import NetworkReader, ReservationReader
 from reservoir.ports.errors import AwsError
 from reservoir.ports.history import HistoryStore
 from reservoir.ports.messaging import DrainTimers, EventPublisher, WorkQueue
@@ -44,6 +45,7 @@ from reservoir.usecases.discovery.observe_reservation import (
     ReservationChange,
     ReservationObserver,
     news_of,
+    with_known_network,
 )
 from reservoir.usecases.discovery.tell_readiness import TellReadiness
 from reservoir.usecases.policy.policy_objects import Policy, policy_of
@@ -75,6 +77,10 @@ class Discovery:
     unready_count: int = 0
 
 
+# Those of which EC2 says where they are in the network.
+_STATES_WITH_NETWORK: Final = frozenset({"pending", ACTIVE})
+
+
 @dataclass(frozen=True, slots=True)
 class _ShownReservations:
     """The reservations of EC2's answer that a class selects; the other fields as in ``SelectedReservations``."""
@@ -89,6 +95,7 @@ class DiscoverReservations:
     """One run: every minute, and on every event that hints at a change."""
 
     reader: ReservationReader
+    network: NetworkReader
     resolver: NodeClassResolver
     policy: PolicyStore
     reservations: ReservationStore
@@ -134,7 +141,9 @@ class DiscoverReservations:
             for each in observed.values()
             if is_near(each, observed_at) and _is_meant_by_any(classes, each)
         ]
-        shown = self._shown(known, observed, selections, meant)
+        shown, unplaced = self._with_network(
+            known, self._shown(known, observed, selections, meant)
+        )
         before_and_shown = [(known.get(key), each) for key, each in shown.items()]
         # Before it is saved: a run that dies in between publishes it again.
         self.publisher.publish(news_of(before_and_shown, observed_at))
@@ -164,7 +173,7 @@ class DiscoverReservations:
             absorbed_count=sum(change.absorbed_count for change in changes),
             gone_count=len(known.keys() - observed.keys()),
             changed_classes=refreshed.changed,
-            failures=(*refreshed.failures, *unasked, *unlooked),
+            failures=(*refreshed.failures, *unplaced, *unasked, *unlooked),
             woke_planner=wake_reason is not None,
             unreadable=tuple(f"{kind}/{name}" for kind, name in sorted(policy.unreadable)),
             unready_count=unready_count,
@@ -317,6 +326,36 @@ class DiscoverReservations:
         return {
             key: each for key, each in shown.items() if key in known or self._is_new(each)
         }
+
+    def _with_network(
+        self,
+        known: Mapping[str, ReservationRecord],
+        shown: Mapping[str, ObservedReservation],
+    ) -> tuple[Mapping[str, ObservedReservation], tuple[str, ...]]:
+        """Add where reservations are in the network; return also why that could not be read.
+
+        EC2 tells more of a reservation once it is active, and may tell something else when it changes size.
+        """
+        placed: dict[str, ObservedReservation] = {}
+        asked: dict[str, str] = {}
+        for key, each in shown.items():
+            before = known[key].reservation if key in known else None
+            placed[key] = with_known_network(before, each)
+            is_as_before = before is not None and (before.state, before.size) == (
+                each.state,
+                each.size,
+            )
+            if each.state in _STATES_WITH_NETWORK and not (
+                is_as_before and placed[key].network_nodes
+            ):
+                asked[key] = each.instance_type
+        try:
+            nodes = self.network.of_reservations(asked) if asked else {}
+        except AwsError as error:
+            return placed, (f"network nodes of reservations: {error.code}",)
+        for key, found in nodes.items():
+            placed[key] = replace(placed[key], network_nodes=found)
+        return placed, ()
 
     def _save(
         self,

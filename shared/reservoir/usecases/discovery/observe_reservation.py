@@ -110,10 +110,11 @@ class ReservationObserver:
     ) -> bool:
         """Save what EC2 shows now of a known reservation; return whether it offers more units than before.
 
-        Its changes are published first. Only discovery reads the groups of a reservation, so they are kept. Raises
-        UnreadableRowsError as :meth:`observe` does, and AwsError.
+        Its changes are published first. Only discovery reads the groups of a reservation and its network nodes, so
+        they are kept. Raises UnreadableRowsError as :meth:`observe` does, and AwsError.
         """
-        facts = replace(shown, resource_group_arns=before.reservation.resource_group_arns)
+        placed = with_known_network(before.reservation, shown)
+        facts = replace(placed, resource_group_arns=before.reservation.resource_group_arns)
         try:
             self.publisher.publish(news_of([(before, shown)], observed_at))
         except AwsError:  # the row can be saved without the bus
@@ -133,6 +134,14 @@ class ReservationObserver:
             for claim in leased
             if claim.lease is not None and is_absorbed_by(claim.lease, observed_at)
         )
+
+
+def with_known_network(
+    before: ObservedReservation | None, shown: ObservedReservation
+) -> ObservedReservation:
+    """Return what EC2 shows of a reservation, with the network nodes that were known of it."""
+    known = () if before is None else before.network_nodes
+    return shown if shown.network_nodes else replace(shown, network_nodes=known)
 
 
 def news_of(

@@ -19,6 +19,7 @@ from reservoir.core.scheduling_terms.requirements import Requirements
 _OF_A_PLACE: Final = (
     frozenset({labels.ZONE, labels.ZONE_ID, labels.CAPACITY_TYPE})
     | labels.RESERVATION_LABELS
+    | labels.NETWORK_LABELS
 )
 
 
@@ -144,10 +145,11 @@ class PlaceFacts(DemandFacts):
 
     def _found_labels(self, reservation_id: str | None) -> Iterator[Requirement]:
         if reservation_id is None:
-            for key in sorted(labels.RESERVATION_LABELS):
+            for key in sorted(labels.RESERVATION_LABELS | labels.NETWORK_LABELS):
                 yield Requirement.new(key, Operator.DOES_NOT_EXIST)
             return
-        kind = self.reservations[reservation_id].kind
+        reservation = self.reservations[reservation_id]
+        kind = reservation.kind
         block = ReservationKind.CAPACITY_BLOCK
         facts = {
             labels.CAPACITY_RESERVATION_ID: reservation_id,
@@ -160,8 +162,14 @@ class PlaceFacts(DemandFacts):
             # a planned launch names its reservation
             labels.CAPACITY_RESERVATION_SETTING: "target",
         }
+        if reservation.ultra_server and reservation.capacity_block_id is not None:
+            facts[labels.ULTRA_SERVER_ID] = reservation.capacity_block_id
+        for layer, node in enumerate(reservation.network_nodes[:3], 1):
+            facts[f"topology.k8s.aws/network-node-layer-{layer}"] = node
         for name, value in facts.items():
             yield Requirement.new(name, Operator.IN, (value,))
+        for name in sorted(labels.NETWORK_LABELS - facts.keys()):
+            yield Requirement.new(name, Operator.DOES_NOT_EXIST)
 
     # -- which replicas may run there
 

@@ -21,7 +21,7 @@ from reservoir.core.checking.residual.room_left import RoomLeft
 from reservoir.core.checking.residual.splitting import can_split, copies_that_fit
 from reservoir.core.checking.team_resources import TeamResources
 from reservoir.core.checking.team_shares import TeamShares
-from reservoir.core.checking.totals import node_use
+from reservoir.core.checking.totals import gang_domains, node_use
 from reservoir.core.checking.violation import Violation, ViolationCode
 from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_pool import NodePool
@@ -133,6 +133,16 @@ class ResidualCheck:
                 return room.subject
         return None
 
+    def _rooms_of_gang(self, workload: Workload) -> Iterator[OpenNodes]:
+        """Yield where replicas of a gang may go: only beside those that run already, if all must be in one domain."""
+        key, there = (
+            workload.single_topology_key,
+            gang_domains(self._topology, workload),
+        )
+        for room in once_where_limited(self._left.nodes_for(workload)):
+            if key is None or not there or room.domains.get(key) in there:
+                yield room
+
     def _gang_room(self, workload: Workload) -> str | None:
         """Say where all replicas of a gang would fit; a gang bound by topology is let pass."""
         assert workload.gang is not None
@@ -142,7 +152,7 @@ class ResidualCheck:
         total: Counter[str] = Counter()
         # by domain and reservation, which several pools may reach
         taken: Counter[tuple[str, str]] = Counter()
-        for room in once_where_limited(self._left.nodes_for(workload)):
+        for room in self._rooms_of_gang(workload):
             domain = room.domains.get(key, "") if key is not None else "all"
             units = room.units
             if (

@@ -9,7 +9,7 @@ ones left. A gang is placed as a whole or not at all, so two gangs cannot block 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from reservoir.core.scheduling_terms.labels import HOSTNAME
+from reservoir.core.scheduling_terms.labels import HOSTNAME, NETWORK_LABELS, ULTRA_SERVER_ID
 from reservoir.core.solver.insertion.new_nodes import ANYWHERE, NewNodes, Scope, Strategy
 from reservoir.core.solver.problem.catalogue import LaunchOption
 from reservoir.core.solver.problem.groups import Group, RelaxedGroup
@@ -33,14 +33,44 @@ class Insertion:
 
     def scopes(self, group: Group) -> list[Scope]:
         """Return the scopes to try for the group: one for each domain if it is a gang that must be in one domain."""
-        key, state = group.workload.single_topology_key, self.state
-        if key is None:
-            return [ANYWHERE]
-        places: list[Bin | LaunchOption] = [*state.bins, *state.catalogue.options]
-        domains = {
-            domain for place in places if (domain := place.labels.get(key)) is not None
+        key = group.workload.single_topology_key
+        return [ANYWHERE] if key is None else self._domains(group, key)
+
+    def _domains(self, group: Group, key: str) -> list[Scope]:
+        """Return each domain by itself; only the one where replicas of the gang run already, if some do.
+
+        The smallest part of a network comes first, so that larger gangs find a part.
+        """
+        state = self.state
+        # by domain, those that are free of each reservation
+        units: dict[str, dict[str, int]] = {}
+        for bin_ in state.bins:
+            if key in bin_.labels:
+                units.setdefault(bin_.labels[key], {})
+        for option in state.catalogue.options:
+            domain = option.label(key)
+            if domain is not None:
+                free_units = state.residual.units.get(option.unit_key, 0)
+                units.setdefault(domain, {})[option.unit_key] = free_units
+        is_of_network = key in NETWORK_LABELS
+        sizes = {
+            domain: sum(free.values()) if is_of_network else 0
+            for domain, free in units.items()
         }
-        return [Scope(((key, domain),)) for domain in sorted(domains)]
+        there = self._domains_of_running(group, key)
+        wanted = units.keys() & there if there else units.keys()
+        ordered = sorted(wanted, key=lambda domain: (sizes[domain], domain))
+        return [Scope(((key, domain),)) for domain in ordered]
+
+    def _domains_of_running(self, group: Group, key: str) -> set[str | None]:
+        """Return where replicas of the gang are that were placed before."""
+        gang_key = group.workload.key
+        return {
+            node.labels.get(key)
+            for node in self.state.catalogue.snapshot.nodes
+            if not node.deleting
+            and any(placed.workload_key == gang_key for placed in node.placements)
+        }
 
     def staying(self, bin_: Bin, levels: Mapping[int, int]) -> Scope:
         """Return the scope in which groups that leave a node stay in its counted domains.
@@ -54,22 +84,45 @@ class Insertion:
         return Scope(pins, is_assigned=True, is_free=True)
 
     def place_gang(self, group: Group) -> bool:
-        """Place the whole gang, in the cheapest domain if it must be in one, or none of it; return whether it fits."""
+        """Place the whole gang, in the cheapest domain if it must be in one, or none of it; return whether it fits.
+
+        What would run in a part of an UltraServer runs in one as a whole where one holds it, as its accelerators are
+        connected by more than the network.
+        """
+        scope, is_parted = self._cheapest_scope(group, self.scopes(group))
+        if is_parted:
+            inside, _ = self._cheapest_scope(group, self._domains(group, ULTRA_SERVER_ID))
+            scope = inside or scope
+        if scope is not None:
+            # The gang fitted in time, and the same steps place all of it again. The deadline must not stop them half
+            # way, as part of a gang is worth nothing.
+            with self.state.finishing():
+                self.place_group(group, scope)
+        return scope is not None
+
+    def _cheapest_scope(
+        self, group: Group, scopes: Iterable[Scope]
+    ) -> tuple[Scope | None, bool]:
+        """Return the scope that holds the gang for the least, and whether a part of it would be in an UltraServer."""
         state = self.state
-        best: tuple[tuple[int, int], Scope] | None = None
-        for scope in self.scopes(group):
+        best: tuple[tuple[int, int], Scope, bool] | None = None
+        for scope in scopes:
             mark = state.mark()
             self.place_group(group, scope)
             found = (state.cost(), len(state.bins))
             if not state.remaining[group.index] and (best is None or found < best[0]):
-                best = (found, scope)
+                best = (found, scope, self._is_parted(group))
             state.undo(mark)
-        if best is not None:
-            # The gang fitted in time, and the same steps place all of it again. The deadline must not stop them half
-            # way, as part of a gang is worth nothing.
-            with state.finishing():
-                self.place_group(group, best[1])
-        return best is not None
+        return (None, False) if best is None else best[1:]
+
+    def _is_parted(self, group: Group) -> bool:
+        """Whether some of the group is in an UltraServer, and some is not in the same one."""
+        servers = {
+            bin_.labels.get(ULTRA_SERVER_ID)
+            for bin_ in self.state.bins
+            if group.index in bin_.contents
+        } | self._domains_of_running(group, ULTRA_SERVER_ID)
+        return len(servers) > 1
 
     def place_group(self, group: Group, scope: Scope = ANYWHERE) -> None:
         """Place as many of the group's remaining replicas as possible, giving up one preference after the other."""

@@ -7,12 +7,13 @@ on any node with room or on a new one, by a search with backtracking. No replica
 is limited by evaluations, not by time.
 """
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain, combinations
 from operator import attrgetter
 
-from reservoir.core.scheduling_terms.labels import HOSTNAME
+from reservoir.core.model.workload import Gang
+from reservoir.core.scheduling_terms.labels import HOSTNAME, ULTRA_SERVER_ID
 from reservoir.core.solver.insertion.insert import Insertion
 from reservoir.core.solver.insertion.new_nodes import ANYWHERE, Scope
 from reservoir.core.solver.insertion.node_elimination import empty_paid_nodes
@@ -54,6 +55,12 @@ class _Replica:
             [-amount for amount in group.request],
             group.index,
         )
+
+
+def _scope_of(gang: Gang, labels: Mapping[str, str]) -> Scope:
+    """Return where a replica of a gang may go from a node with these labels, for the gang to stay together."""
+    key = gang.single_topology_key or ULTRA_SERVER_ID
+    return Scope(((key, labels.get(key)),))
 
 
 class NeighbourhoodSearch:
@@ -109,8 +116,8 @@ class NeighbourhoodSearch:
         for bin_ in nodes:
             node = self._state.split_bin(bin_, 1)
             for relaxed, count in self._state.empty(node):
-                key = relaxed.group.workload.single_topology_key
-                scope = ANYWHERE if key is None else Scope(((key, node.labels.get(key)),))
+                gang = relaxed.group.workload.gang
+                scope = ANYWHERE if gang is None else _scope_of(gang, node.labels)
                 yield from [_Replica(relaxed.group, scope)] * count
             if node.option is not None:
                 self._state.close_bin(node)

@@ -15,6 +15,7 @@ from typing import Final
 from reservoir.core.model.policy import SchedulingPolicy
 from reservoir.core.model.snapshot import Snapshot
 from reservoir.core.model.workload import Demand, Withheld, Workload
+from reservoir.core.scheduling_terms.labels import ULTRA_SERVER_ID
 from reservoir.core.scheduling_terms.likeness import Likeness
 from reservoir.core.scheduling_terms.taint import Taint
 from reservoir.core.solver.problem.catalogue import OptionCatalogue
@@ -67,7 +68,8 @@ class EquivalenceClass:
     matching: int  # the mask of the terms that select the groups
     requirement_sets: tuple[int, ...]  # masks by level
     constraints: tuple[Constraints, ...]  # by level
-    # by level: the topology keys of the groups' gang, of the terms that select them, and of those that they carry
+    # by level: the topology keys of the groups' gang (of every gang the UltraServer, which it is not torn out of), of
+    # the terms that select them, and of those that they carry
     pinned_labels: tuple[frozenset[str], ...]
     terms: int  # the mask of the terms that select the groups and of those that they carry
 
@@ -189,6 +191,8 @@ def _equivalence_class(
     pinned = {topology_keys[term] for term in iter_bits(matching)}
     if workload.single_topology_key:
         pinned.add(workload.single_topology_key)
+    if workload.gang is not None:
+        pinned.add(ULTRA_SERVER_ID)
     constraints: list[Constraints] = []
     pinned_labels: list[frozenset[str]] = []
     terms = matching

@@ -43,7 +43,7 @@ from reservoir.adapters.ec2.launch_templates import Ec2LaunchTemplates
 from reservoir.adapters.ec2.network import Ec2LaunchEnvironment
 from reservoir.adapters.ec2.reservation_changer import Ec2ReservationChanger
 from reservoir.adapters.ec2.reservation_maker import Ec2ReservationMaker
-from reservoir.adapters.ec2.reservations import Ec2ReservationReader
+from reservoir.adapters.ec2.reservations import Ec2NetworkReader, Ec2ReservationReader
 from reservoir.adapters.ec2.unit_moves import Ec2UnitLender, Ec2UnitMover
 from reservoir.adapters.ec2.unit_splits import Ec2UnitSplitter
 from reservoir.adapters.eventbridge import EventBridgePublisher, SqsUnpublishedEvents
@@ -388,6 +388,11 @@ class AwsOutside:
     def reservation_reader(self) -> Ec2ReservationReader:
         """DescribeCapacityReservations."""
         return Ec2ReservationReader(self.ec2, lazy_client("resource-groups"))
+
+    @cached_property
+    def network(self) -> Ec2NetworkReader:
+        """DescribeCapacityReservationTopology."""
+        return Ec2NetworkReader(self.ec2)
 
     @cached_property
     def unit_mover(self) -> Ec2UnitMover:
