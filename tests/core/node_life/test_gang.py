@@ -10,6 +10,7 @@ from lab.fakes.values import node_claim
 from reservoir.core.model.node_claim import ClaimState, Drain, DrainReason, NodeClaim
 from reservoir.core.model.snapshot import PlacedReplicas
 from reservoir.core.node_life.gang import seats, with_seat
+from reservoir.core.scheduling_terms import labels
 
 KEY = "research/train"
 
@@ -63,6 +64,30 @@ def test_who_replaces_a_node_gets_its_rank_and_the_others_keep_theirs() -> None:
     assert {seat.addresses for claim in after for seat in claim.seats} == {
         ("ip-b", "ip-a", "ip-d")
     }
+
+
+def at(name: str, *nodes: str) -> NodeClaim:
+    own = dict(zip(labels.NETWORK_NODE_LAYERS, nodes, strict=False))
+    return replace(member(name), labels={labels.ZONE_ID: "use1-az1", **own})
+
+
+def test_ranks_follow_each_other_within_a_part_of_the_network() -> None:
+    near = [at("a", "nn-1", "nn-11"), at("d", "nn-1", "nn-11"), at("c", "nn-1", "nn-12")]
+    far = [at("b", "nn-2", "nn-21"), at("e", "nn-2", "nn-21")]
+    assert ranks(seated([*far, *near], 5)) == {"a": 0, "d": 1, "c": 2, "b": 3, "e": 4}
+
+
+def test_a_gap_is_filled_by_who_is_nearest_to_the_ranks_around_it() -> None:
+    places = {"a": "nn-1", "b": "nn-1", "c": "nn-1", "d": "nn-2", "e": "nn-2"}
+    before = seated([at(name, node) for name, node in places.items()], 5)
+    stay = [claim for claim in before if claim.id in ("a", "c", "d")]
+    after = seated([*stay, at("x", "nn-2"), at("y", "nn-1")], 5)
+    assert ranks(after) == {"a": 0, "y": 1, "c": 2, "d": 3, "x": 4}
+
+
+def test_nodes_of_which_nothing_is_known_are_dealt_by_name() -> None:
+    claims = [replace(member(name), labels={}) for name in ("c", "a", "b")]
+    assert ranks(seated(claims, 3)) == {"a": 0, "b": 1, "c": 2}
 
 
 def test_a_seat_in_another_workload_stays() -> None:

@@ -1,15 +1,16 @@
 """Nodes of one workload that know each other: each has a seat, by which it finds its own place and those of all others.
 
 Seats are assigned when every replica has a node that has reported its address, and again when nodes were replaced. A
-node that stays keeps its rank.
+node that stays keeps its rank, and the others are dealt by proximity: ranks that follow each other talk most.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
 from reservoir.core.model.node_claim import GangSeat, NodeClaim
 from reservoir.core.model.snapshot import count_of
 from reservoir.core.node_life import drain
+from reservoir.core.node_life.proximity import WayDown, hops, way_down
 
 
 # Branches: comprehensions of a line each; only two questions decide.
@@ -54,14 +55,39 @@ def with_seat(seat: GangSeat, claim: NodeClaim) -> NodeClaim | None:
 
 
 def _in_order(workload_key: str, members: Sequence[NodeClaim]) -> list[str]:
-    """Return claim ids by rank: ranks that are known stay, and the new ones fill the gaps."""
+    """Return claim ids by rank: ranks that are known stay, and the new ones fill the gaps.
+
+    A gap is filled by whoever is nearest to the ranks before and after it, the last rank being before the first. Where
+    all are new that is the shortest way round: a part of the network is left only once all in it have a rank.
+    """
+    by_rank = _known_ranks(workload_key, members)
+    ways = {claim.id: way_down(claim.labels) for claim in members}
+    newcomers = ways.keys() - set(by_rank.values())
+    for rank in range(len(members)):
+        if rank not in by_rank:
+            around = ((rank - 1) % len(members), (rank + 1) % len(members))
+            beside = [ways[by_rank[it]] for it in around if it in by_rank]
+            by_rank[rank] = _nearest(newcomers, ways, beside)
+            newcomers = newcomers - {by_rank[rank]}
+    return [by_rank[rank] for rank in range(len(members))]
+
+
+def _known_ranks(workload_key: str, members: Sequence[NodeClaim]) -> dict[int, str]:
+    """Return the claims that have a rank already, by rank."""
     by_rank: dict[int, str] = {}
     for claim in sorted(members, key=lambda claim: claim.id):
         for seat in claim.seats:
             if seat.workload_key == workload_key and seat.node_rank < len(members):
                 by_rank.setdefault(seat.node_rank, claim.id)
-    newcomers = iter(sorted({claim.id for claim in members} - set(by_rank.values())))
-    return [
-        by_rank[rank] if rank in by_rank else next(newcomers)
-        for rank in range(len(members))
-    ]
+    return by_rank
+
+
+def _nearest(
+    newcomers: Set[str], ways: Mapping[str, WayDown], beside: Sequence[WayDown]
+) -> str:
+    """Return the newcomer with the fewest hops to the nodes ``beside`` it; of equally near ones the first by id."""
+
+    def distance(claim_id: str) -> tuple[int, str]:
+        return sum(hops(ways[claim_id], it) for it in beside), claim_id
+
+    return min(newcomers, key=distance)
