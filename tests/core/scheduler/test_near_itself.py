@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from reservoir.core.model.capacity_reservation import CapacityReservation
+from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.plan import Plan
 from reservoir.core.model.snapshot import Node, Snapshot
 from reservoir.core.model.workload import Gang
@@ -133,3 +134,21 @@ def test_a_replica_that_was_lost_comes_back_to_where_the_others_are() -> None:
 def test_a_replica_that_was_lost_waits_where_nothing_is_free_beside_the_others() -> None:
     left = replace(world(near("cr-a", 1, "nn-1")), nodes=(running("nc-1", "cr-x", "nn-2"),))
     assert not planned(with_demand(left, gang(1, LAYER_1))).launches
+
+
+def test_a_gang_without_a_key_leaves_no_part_of_itself_outside_an_ultra_server() -> None:
+    """Two free nodes are in one, and so is the unit for the third; another one would cost as much."""
+    own = {labels.ULTRA_SERVER_ID: "cb-cr-b"}
+    free = tuple(
+        node(
+            name,
+            HOST,
+            labels=own,
+            reservation_id="cr-b",
+            capacity_type=CapacityType.RESERVED,
+        )
+        for name in ("nc-1", "nc-2")
+    )
+    snapshot = world(ultra_server("cr-a", 3), ultra_server("cr-b", 2))
+    plan = planned(with_demand(replace(snapshot, nodes=free), gang(3)))
+    assert (used(plan), len(plan.existing)) == ({"cr-b": 1}, 2)
