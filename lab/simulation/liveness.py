@@ -10,6 +10,7 @@ from lab.simulation.invariants.base import Violation
 from lab.simulation.kernel import HOUR, MINUTE
 from lab.simulation.people.teams import spent_atto_usd
 from lab.simulation.people.users import Wanted
+from lab.simulation.process import SETTINGS
 from lab.simulation.world import World
 from reservoir.core.capacity.unavailable_offerings import NodeClassKey
 from reservoir.core.model.instance_type import CapacityType
@@ -20,6 +21,7 @@ from reservoir.core.scheduling_terms.labels import CAPACITY_TYPE
 from reservoir.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 from reservoir.core.static_pools.census import census
 from reservoir.core.static_pools.units import ReservedCapacity
+from reservoir.core.warm_nodes.wanted import WarmWishes
 from reservoir.names import Function
 from reservoir.ports.state import WorkloadRecord
 from reservoir.usecases.policy.policy_objects import policy_of
@@ -73,6 +75,7 @@ def unsettled(world: World) -> Iterator[str]:
         yield f"{missing} events are not in the history"
     yield from _nodes(world)
     yield from _standing(world)
+    yield from _warm(world)
     for stored in world.state.reservation_rows.values():
         if stored.balance.outstanding_count:
             yield f"{stored.reservation.id} has {stored.balance.outstanding_count} open leases"
@@ -121,6 +124,21 @@ def _standing(world: World) -> Iterator[str]:
             empty = any(not live[claim_id].placements for claim_id in surplus)
             if empty or (found.missing and (can_buy or pool.all_reserved)):
                 yield f"{pool.name} has too few or too many nodes: {found}"
+
+
+def _warm(world: World) -> Iterator[str]:
+    """Yield what a pool has too few or too many warm nodes of."""
+    policy = policy_of(world.policy.list_all())
+    reservations = [record.reservation for record in world.state.reservation_rows.values()]
+    reserved = ReservedCapacity.of(
+        reservations, policy.node_classes, None, world.kernel.now()
+    )
+    live = {key: claim for key, claim in world.state.claim_rows.items() if claim.is_live}
+    wishes = WarmWishes(policy.node_pools, live, reserved, SETTINGS.account_id)
+    for pool in policy.node_pools:
+        found = wishes.of(pool)
+        if found.missing_count or found.surplus:
+            yield f"{pool.name} has too few or too many warm nodes: {found}"
 
 
 def _nodes(world: World) -> Iterator[str]:

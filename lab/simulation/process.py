@@ -38,7 +38,7 @@ SETTINGS: Final = Settings(
     drain_schedule_dead_letters_arn="undelivered",
     unpublished_events_queue_url=UNPUBLISHED,
     deployment=DEPLOYMENT,
-    instance_arn_prefix="arn:aws:ec2:us-east-1:123456789012:instance/",
+    instance_arn_prefix="arn:aws:ec2:us-east-1:111122223333:instance/",
     region="us-east-1",
     vm_memory_overhead=Fraction(0),
 )

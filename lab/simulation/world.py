@@ -174,7 +174,7 @@ class World:
         keeps_concurrency = chance.between("setup", 0, 1) == 1
         is_upgraded = chance.between("upgrade", 0, 5) == 0 and not self.is_plain
         self._apply(self._node_class(is_upgraded))
-        self._apply(self._pool_manifest())
+        self._apply(self._perhaps_warm(self._pool_manifest(), is_upgraded))
         self.teams: tuple[Team, ...] = ()
         if chance.between("teams", 0, 3) == 0 and not self.is_plain:
             for manifest in team_manifests(chance):
@@ -353,6 +353,19 @@ class World:
         return node_pool_manifest(
             POOL, self.markets, disruption, self.limits, **one_of(_TEMPLATES)
         )
+
+    def _perhaps_warm(
+        self, pool: Mapping[str, Any], is_upgraded: bool
+    ) -> Mapping[str, Any]:
+        """Return the pool; perhaps it keeps free units warm, all of them or one."""
+        # the release before does not know the field; an invariant counts nodes, and limits do not count warm ones
+        self.keeps_warm = self.chance.between("warms", 0, 2) == 0 and not (
+            self.is_plain or is_upgraded or self.limits
+        )
+        if not self.keeps_warm:
+            return pool
+        count = ("All", 1)[self.chance.between("warms", 0, 1)]
+        return {**pool, "spec": {**pool["spec"], "warmReserved": count}}
 
     def price_micro_usd(self, wanted: Wanted, count: int) -> int:
         """Return for how much an hour so many replicas surely get nodes of the pool."""

@@ -20,6 +20,7 @@ from lab.simulation.invariants import (
     reservations,
     standing,
     teams,
+    warm,
 )
 from lab.simulation.invariants.base import Invariant, Violation
 from lab.simulation.invariants.watcher import INVARIANTS, Watcher
@@ -59,6 +60,7 @@ LIMITS_AND_TEAMS = {
     teams.LendingLimitsAreKept,
     teams.ResourceQuotasAreKept,
     teams.TeamBudgetsAreKept,
+    warm.WarmNodesAreFreeUnits,
 }
 
 
@@ -384,6 +386,23 @@ def test_a_static_pool_with_a_node_too_many(scene: Scene) -> None:
     seen.holds()
     rows["nc-2"] = replace(CLAIM, id="nc-2", node_pool_name=STANDING)
     with pytest.raises(Violation, match="1 nodes were wanted at most"):
+        seen.holds()
+
+
+def test_a_warm_node_with_work_on_it(scene: Scene) -> None:
+    with pytest.raises(Violation, match="nc-1 counts as warm and holds"):
+        scene.see(warm.WarmNodesAreFreeUnits).row_written(
+            "nc-1", None, replace(CLAIM, is_warm=True, placements=REPLICAS)
+        )
+
+
+def test_more_warm_nodes_than_units(scene: Scene) -> None:
+    seen = scene.see(warm.WarmNodesAreFreeUnits)
+    rows = scene.world.state.claim_rows
+    rows["nc-1"] = replace(CLAIM, is_warm=True, placements=())
+    seen.holds()
+    rows["nc-2"] = replace(CLAIM, id="nc-2", is_warm=True, placements=())
+    with pytest.raises(Violation, match="cr-1 has 1 units, and 2 warm nodes"):
         seen.holds()
 
 

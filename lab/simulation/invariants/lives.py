@@ -221,11 +221,14 @@ class BudgetsAreKept(Invariant):
             return
         if before.disruption is not None or after.node_pool_name != POOL:
             return
+        if after.is_warm:  # a free unit, which no budget counts
+            return
         leaving = [
             claim.id
             for claim in self.world.state.claim_rows.values()
             if claim.is_live
             and claim.disruption is not None
+            and not claim.is_warm
             and claim.id != key
             and claim.node_pool_name == POOL
         ]

@@ -136,7 +136,10 @@ class LendingLimitsAreKept(_OfTeams):
                 continue
             others = [team for team in self.world.teams if team.name != name]
             kept = sum(map(self._kept_by, others))
-            left = self._most_free() - len(leased)
+            # a warm node's unit is free, and what waits for a slot takes one that is in use
+            warm = sum(claim.is_kept_warm for claim in self.shown())
+            taken = sum(not claim.waits_for_slot for claim in leased)
+            left = self._most_free() + warm - taken
             if left < kept:
                 self.refute(
                     f"{name or 'no team'} borrows and leaves {left} units free of {kept} that are not lent"

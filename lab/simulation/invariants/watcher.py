@@ -57,6 +57,7 @@ from lab.simulation.invariants.teams import (
     ResourceQuotasAreKept,
     TeamBudgetsAreKept,
 )
+from lab.simulation.invariants.warm import WarmNodesAreFreeUnits
 from lab.simulation.world import World
 
 INVARIANTS: Final[tuple[type[Invariant], ...]] = (
@@ -98,6 +99,7 @@ INVARIANTS: Final[tuple[type[Invariant], ...]] = (
     NodesHoldWhatRuns,
     NeighboursMoveNoDrain,
     StaticPoolsAreNeverTooLarge,
+    WarmNodesAreFreeUnits,
     UpdatesPlaceNoMoreThanTheSurge,
 )
 
