@@ -83,6 +83,15 @@ def test_units_are_ours_others_or_free() -> None:
     assert found.idle_micro_usd_per_hour == 3 * 55_000_000
 
 
+def test_the_unit_of_a_warm_node_is_free() -> None:
+    kept = claim("nc-1", CapacityType.RESERVED, is_warm=True)
+    working = claim("nc-2", CapacityType.RESERVED, ("research/train", 1))
+    full = reservation("cr-1", total_count=2, available_count=0, free_units=0)
+    (found,) = sample(kept, working, reservations=[full]).reservations
+    assert (found.ours_count, found.others_count, found.free_count) == (1, 0, 1)
+    assert found.ours_milli_units == {"research": 1000}
+
+
 def test_a_launch_that_ec2_counts_already_makes_no_unit_somebody_elses() -> None:
     """Two leases are open beside an observation that contains them: nothing may be promised, and two units are idle."""
     counted = replace(reservation("cr-1", 4, 2), free_units=0)

@@ -39,7 +39,7 @@ def _listing(now: datetime) -> Listing[NodeRow]:
             Column("NAME", lambda row: row.metadata.name),
             Column(
                 "STATE",
-                lambda row: row.status.state,
+                _state,
                 style=lambda row: _STYLES.get(row.status.state, ""),
             ),
             Column("TYPE", lambda row: row.spec.instance_type),
@@ -70,6 +70,11 @@ def _listing(now: datetime) -> Listing[NodeRow]:
         lambda row: f"node/{row.metadata.name}",
         lambda row: row.model_dump(mode="json", exclude_none=True),
     )
+
+
+def _state(row: NodeRow) -> str:
+    """Return the state; a node that only keeps a free unit warm says so."""
+    return f"{row.status.state} (warm)" if row.status.is_warm else row.status.state
 
 
 def _holds(row: NodeRow) -> str:

@@ -75,6 +75,7 @@ def _listing(now: datetime) -> Listing[Row]:
                 "COMING", lambda row: _replicas(row, "coming"), is_number=True, leaves=3
             ),
             Column("NODES", lambda row: str(row["status"]["nodes"]), is_number=True),
+            Column("WARM", lambda row: str(row["status"].get("warm", "")), is_number=True),
             Column("RESERVED", lambda row: _nodes(row, "reserved"), is_number=True),
             Column("SPOT", lambda row: _nodes(row, "spot"), is_number=True),
             Column("ON-DEMAND", lambda row: _nodes(row, "on-demand"), is_number=True),

@@ -46,6 +46,7 @@ def _listing(now: datetime) -> Listing[ReservationRow]:
                 "FREE", lambda row: str(row.status.free), is_number=True, style=_free_style
             ),
             Column("LENT", _lent, is_number=True),
+            Column("WARM", lambda row: str(row.status.warm), is_number=True, is_wide=True),
             Column("HOLDERS", _holders, gives_way=True, leaves=0),
             Column("ENDS", lambda row: ahead(row.spec.end_at, now)),
             Column("STARTS", lambda row: ahead(row.spec.start_at, now), is_wide=True),

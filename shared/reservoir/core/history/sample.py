@@ -163,14 +163,15 @@ def price_of(claim: NodeClaim) -> int:
 def _reservation(
     reservation: CapacityReservation, claims: Sequence[NodeClaim], prices: Mapping[str, int]
 ) -> ReservationSample:
-    on_it = [
+    in_it = [
         claim
         for claim in claims
         if claim.offering.reservation_id == reservation.id and not claim.waits_for_slot
     ]
+    on_it = [claim for claim in in_it if not claim.is_warm]  # a warm node's unit is free
     ours = len(on_it)
     # A unit whose instance has ended counts as others' until EC2 shows it as available.
-    others = reservation.units_of_others(ours) if reservation.state == ACTIVE else 0
+    others = reservation.units_of_others(len(in_it)) if reservation.state == ACTIVE else 0
     # A reservation that is billed and takes no launches is idle too, and costs the same.
     free = max(0, reservation.total_count - ours - others) if reservation.is_billed else 0
     return ReservationSample(

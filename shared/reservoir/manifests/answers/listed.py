@@ -125,6 +125,10 @@ class NodeRowStatus(Part):
     running_at: AwareDatetime | None = None
     instance_id: str | None = None
     replicas: int
+    is_warm: bool | None = Field(
+        default=None,
+        description="It keeps a free unit warm: whoever needs the unit gets it.",
+    )
     workloads: list[PlacedWorkload]
     drain_reason: DrainReason | None = None
     drain_deadline: AwareDatetime | None = None
@@ -172,6 +176,7 @@ class ReservationRowStatus(Part):
     ours: int = Field(
         description="Units with a node of this deployment, or promised to one."
     )
+    warm: int = Field(default=0, description="Free units with a warm node.")
     others: int = Field(description="Units that others use.")
     lent: int = Field(
         default=0,

@@ -69,6 +69,7 @@ def node_pool_status(
         "nodes": len(live),
         "nodesByCapacityType": dict(sorted(counts.items())),
         "resources": resources.formatted(),
+        **_given(warm=sum(claim.is_kept_warm for claim in live) or None),
         **({} if counted is None else {"replicas": _replicas(counted, lacking)}),
         **_given(paused=paused),
         "conditions": _conditions(conditions),

@@ -53,6 +53,7 @@ def _row(claim: NodeClaim) -> NodeRow:
             running_at=claim.running_at,
             instance_id=claim.instance_id,
             replicas=sum(placed.count for placed in claim.placements),
+            is_warm=claim.is_kept_warm or None,
             workloads=placed_workloads(claim.placements, claim.correlation_ids),
             drain_reason=None if claim.drain is None else claim.drain.reason,
             drain_deadline=None if claim.drain is None else claim.drain.deadline,

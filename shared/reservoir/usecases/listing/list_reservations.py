@@ -60,7 +60,7 @@ def _holders(claims: Sequence[NodeClaim]) -> list[UnitHolder]:
 
 
 def _row(record: ReservationRecord, claims: Sequence[NodeClaim]) -> ReservationRow:
-    ours_count = len(claims)
+    warm_count = sum(claim.is_kept_warm for claim in claims)
     found = record.reservation
     return ReservationRow(
         metadata=Named(name=found.id, labels=dict(found.tags)),
@@ -77,9 +77,10 @@ def _row(record: ReservationRecord, claims: Sequence[NodeClaim]) -> ReservationR
         status=ReservationRowStatus(
             state=found.state,
             total=found.total_count,
-            free=found.free_units,
-            ours=ours_count,
-            others=found.units_of_others(ours_count),
+            free=found.free_units + warm_count,
+            ours=len(claims) - warm_count,
+            warm=warm_count,
+            others=found.units_of_others(len(claims)),
             lent=0 if found.lent is None else found.lent.count,
             returning=0
             if found.lent is None
