@@ -204,6 +204,18 @@ def test_a_node_that_is_bought_moves_into_a_unit_that_was_warm() -> None:
     assert world.at_work() == 1
 
 
+def test_bought_work_moves_onto_a_warm_node_without_waiting_for_it_to_settle() -> None:
+    world = DisruptWorld("reserved", "on-demand", consolidateAfter="10m")
+    world.change_pool(warmReserved="All")
+    world.submit("train", gpus=8)
+    world.minutes(12)
+    assert world.types() == ["p5.48xlarge on-demand"]
+    world.add_reservation("cr-1", total_count=1)
+    world.minutes(5)
+    assert world.types() == ["p5.48xlarge reserved"]
+    assert world.at_work() == 1
+
+
 def test_a_static_pool_gets_the_units_too() -> None:
     world = warm_world()
     add_pool(world, "fixed", replicas="allReserved")

@@ -115,7 +115,7 @@ def _closed(given: DisruptionInput, now: datetime) -> Iterator[str]:
     """Yield nodes onto which nothing may be moved.
 
     Their pool was deleted, they do not run yet and may never do so, their room is promised to others, or they changed
-    less than consolidateAfter ago: such nodes are left to settle (R-173).
+    less than consolidateAfter ago: such nodes are left to settle (R-173). A warm node need not: it is a free unit.
     """
     pools = {pool.name: pool for pool in given.snapshot.node_pools}
     for node in given.snapshot.nodes:
@@ -125,7 +125,7 @@ def _closed(given: DisruptionInput, now: datetime) -> Iterator[str]:
         if (
             pool is None
             or blocked_reason(claim, now) is not None
-            or settling_reason(claim, pool, now) is not None
+            or not (claim.is_kept_warm or settling_reason(claim, pool, now) is None)
         ):
             yield node.claim_id
 
