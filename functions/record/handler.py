@@ -10,10 +10,10 @@ from reservoir.runtime.batch import QueueMessage, each_message, together
 from reservoir.runtime.composition.record import (
     keep_accounts,
     keep_events,
+    publish_team_shares,
     publishes_metrics,
     push_figures,
     take_sample,
-    tell_teams,
 )
 from reservoir.runtime.measuring import push, tell
 from reservoir.runtime.observability import about, count, logger, observed
@@ -55,7 +55,7 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
 
 def _sample() -> None:
     keep_accounts().sweep()
-    tell_teams().tell()
+    publish_team_shares().publish()
     there = take_sample().take()
     for line in lines(there):
         tell(line, publish=publishes_metrics())

@@ -63,7 +63,7 @@ WOKEN_BY_SCHEDULE_ALONE: Final = (
 TELLING_THEIR_CALLER: Final = (Function.APPLY, Function.CHANGE_POLICY, Function.OPERATE)
 # What these give up is in their dead letters, which have an alarm of their own: nobody waits for them, so that half an
 # hour earlier is worth nothing.
-TOLD_OTHERWISE: Final = (*TELLING_THEIR_CALLER, Function.RECORD, Function.FOLLOW)
+SEEN_OTHERWISE: Final = (*TELLING_THEIR_CALLER, Function.RECORD, Function.FOLLOW)
 
 # Counters that functions write themselves, with the functions that write them; one is enough for somebody to look.
 COUNTED: Final[Mapping[str, tuple[str, tuple[Function, ...]]]] = {
@@ -184,7 +184,7 @@ class Observability(Construct):
         self, function: Function, work: lambda_.IFunction, schedule: events.Rule | None
     ) -> None:
         title = output_name(function)
-        if function not in TOLD_OTHERWISE:
+        if function not in SEEN_OTHERWISE:
             self._alarm(
                 f"{title}Errors",
                 work.metric_errors(period=MINUTE),

@@ -41,10 +41,10 @@ def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         def sweep(self) -> None:
             found.append("all")
 
-        def tell(self) -> None:
+        def publish(self) -> None:
             found.append("teams")
 
-    monkeypatch.setattr("functions.record.handler.tell_teams", Accounts)
+    monkeypatch.setattr("functions.record.handler.publish_team_shares", Accounts)
     monkeypatch.setattr("functions.record.handler.keep_accounts", Accounts)
     return found
 

@@ -19,7 +19,7 @@ from infra.app import ROOT
 from infra.config import FUNCTIONS
 from infra.function import RETRY_BY_SCHEDULE_MIN
 from infra.iam.acknowledgements import as_reported
-from infra.operations.observability import COUNTED, OLDEST_MESSAGE_S, TOLD_OTHERWISE
+from infra.operations.observability import COUNTED, OLDEST_MESSAGE_S, SEEN_OTHERWISE
 from reservoir.names import (
     DEFAULT_STACK,
     METRICS_NAMESPACE,
@@ -295,7 +295,7 @@ def stories() -> Iterator[tuple[str, str, Callable[[Stack], float]]]:
     yield "ReactThrottles", "no concurrency", throttle(Function.REACT)
     for function in Function:
         name = output_name(function)
-        if function not in TOLD_OTHERWISE:
+        if function not in SEEN_OTHERWISE:
             yield f"{name}Errors", "each run fails", fail_always(function)
         if function in (Function.EXPIRE, Function.DISCOVER_RESERVATIONS):
             yield f"{name}Stopped", "no concurrency", starve(function)

@@ -22,10 +22,10 @@ from reservoir.core.model.team import Ceiling, Team
 from reservoir.core.scheduling_terms.resources import Resources
 from reservoir.core.sharing.accounts import AccountLine, Amount, Meter, MeterReading
 from reservoir.manifests.event_parts import Event
-from reservoir.manifests.team_events import TeamOverBudget, TeamShareTold
+from reservoir.manifests.team_events import TeamOverBudget, TeamShare
 from reservoir.usecases.accounting.keep_accounts import KeepAccounts
 from reservoir.usecases.accounting.monthly_budgets import MonthlyBudgets
-from reservoir.usecases.accounting.tell_teams import TellTeams
+from reservoir.usecases.accounting.publish_team_shares import PublishTeamShares
 
 HOUR: Final = timedelta(hours=1)
 USD: Final = 10**6  # micro-USD
@@ -49,7 +49,7 @@ class World:
                 "audio", namespaces=["audio"], **({"budget": budget} if budget else {})
             )
         )
-        self.told: list[Event] = []
+        self.events: list[Event] = []
         self.keep = KeepAccounts(
             self.accounts, self.state.node_claims, self.store, self.clock
         )
@@ -60,7 +60,7 @@ class World:
         applier(self.store).apply([("team.json", json.dumps(manifest))])
 
     def publish(self, events: list[Event]) -> None:
-        self.told += events
+        self.events += events
 
     def node(
         self, name: str = "nc-1", namespace: str = "audio", **changes: Any
@@ -89,9 +89,9 @@ class World:
             placements=(),
         )
 
-    def tell(self, ceiling: Ceiling | None = None) -> list[Event]:
-        self.told = []
-        TellTeams(
+    def published(self, ceiling: Ceiling | None = None) -> list[Event]:
+        self.events = []
+        PublishTeamShares(
             self.accounts,
             self.store,
             self.state.reservations,
@@ -100,8 +100,8 @@ class World:
             self,  # type: ignore[arg-type] # the publisher
             self.clock,
             ceiling or Ceiling(),
-        ).tell()
-        return self.told
+        ).publish()
+        return self.events
 
     def written(self) -> dict[str, int]:
         """Return seconds by namespace."""
@@ -271,7 +271,7 @@ def test_without_monthly_budgets_no_account_is_read() -> None:
 def test_without_teams_and_ceiling_there_is_nothing_to_tell() -> None:
     world = World()
     world.store = MemoryPolicyStore()
-    assert world.tell() == []
+    assert world.published() == []
 
 
 def test_a_team_is_told_what_it_spends_and_what_that_comes_to() -> None:
@@ -279,8 +279,8 @@ def test_a_team_is_told_what_it_spends_and_what_that_comes_to() -> None:
     world.node()
     world.keep.sweep()
     world.clock.advance(hours=1)
-    share, over = world.tell()
-    assert isinstance(share, TeamShareTold)
+    share, over = world.published()
+    assert isinstance(share, TeamShare)
     assert (share.spent_micro_usd, share.micro_usd_per_hour) == (USD, USD)
     hours_left = 24 * 16 + 11  # from 13:00 on the 15th
     assert share.forecast_micro_usd == (1 + hours_left) * USD
@@ -309,8 +309,8 @@ def test_a_team_is_told_what_it_requests_of_what_it_has_a_quota_for() -> None:
     world.node()
     shares = {
         share.team: share.resources
-        for share in world.tell()
-        if isinstance(share, TeamShareTold)
+        for share in world.published()
+        if isinstance(share, TeamShare)
     }
     (audio,), (vision,) = shares["audio"], shares["vision"]
     assert (audio.capacity_types, audio.resource, audio.nominal, audio.used) == (
@@ -331,7 +331,7 @@ def test_who_waits_for_a_budget_is_told() -> None:
         record, unplaced=(waits,), pending_since=START
     )
     told = [
-        event for event in world.tell(Ceiling(9 * USD)) if isinstance(event, TeamOverBudget)
+        event for event in world.published(Ceiling(9 * USD)) if isinstance(event, TeamOverBudget)
     ]
     assert [(event.team, event.period, event.waiting_replicas) for event in told] == [
         ("audio", "hour", 3)
@@ -344,7 +344,7 @@ def test_a_ceiling_is_everybodys() -> None:
         world.node(f"nc-{number}", "of-no-team")
     world.keep.sweep()
     (over,) = [
-        event for event in world.tell(Ceiling(2 * USD)) if isinstance(event, TeamOverBudget)
+        event for event in world.published(Ceiling(2 * USD)) if isinstance(event, TeamOverBudget)
     ]
     assert (over.team, over.limit_micro_usd, over.spent_micro_usd) == (
         None,

@@ -37,7 +37,7 @@ from reservoir.ports.policy import PolicyKind, PutPolicy
 from reservoir.usecases.discovery.discover_offerings import DiscoverOfferings
 from reservoir.usecases.discovery.discover_reservations import DiscoverReservations
 from reservoir.usecases.discovery.observe_reservation import ReservationObserver
-from reservoir.usecases.discovery.tell_readiness import TellReadiness
+from reservoir.usecases.discovery.publish_readiness import PublishReadiness
 from reservoir.usecases.policy.resolve_node_classes import NodeClassResolver
 
 RESERVATIONS: Final = 100
@@ -273,7 +273,7 @@ def _discover_reservations(
         queue=MemoryQueue(),
         publisher=MemoryBus(),
         clock=clock,
-        readiness=TellReadiness(policy, offerings, stored, MemoryBus()),
+        readiness=PublishReadiness(policy, offerings, stored, MemoryBus()),
         history=MemoryHistory(),
         account_id="111122223333",
     )

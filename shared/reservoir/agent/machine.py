@@ -97,7 +97,7 @@ class _Process:
     at_s: float
     replicas: int
     restarts: int = 0
-    told_ready: bool = False
+    reported_ready: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +265,7 @@ class NodeMachine:
         )
         process.phase, process.at_s = Phase.WAITING, now_s + pause_s
         process.restarts += 1
-        process.told_ready = False
+        process.reported_ready = False
         return [Report(failed), *self.tick(now_s)]
 
     def checkpointed(self, workload_key: str, now_s: float) -> list[Action]:
@@ -462,12 +462,12 @@ def _gang(told: Mapping[str, Any] | None) -> _Gang | None:
 
 def _report_ready(task: _Task, key: str, ready: Sequence[_Process]) -> Iterator[Report]:
     """Report how many replicas have run in all, if some of ``ready`` had not been reported."""
-    if all(process.told_ready for process in ready):
+    if all(process.reported_ready for process in ready):
         return
     for process in ready:
-        process.told_ready = True
+        process.reported_ready = True
     told = sum(
-        process.replicas for process in task.processes.values() if process.told_ready
+        process.replicas for process in task.processes.values() if process.reported_ready
     )
     yield Report(report("ready", key, replicas=task.finished_before + told))
 

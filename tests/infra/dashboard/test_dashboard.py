@@ -93,7 +93,7 @@ class Fixed:
 
     def sweep(self) -> None: ...
 
-    def tell(self) -> None: ...
+    def publish(self) -> None: ...
 
     def note(self, claim_ids: Sequence[str]) -> None: ...
 
@@ -108,7 +108,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> list[Row]:
         lambda: KeepEvents(MemoryHistory(), MemoryState(ManualClock()).workloads),
     )
     monkeypatch.setattr("functions.record.handler.publishes_metrics", lambda: False)
-    for name in ("take_sample", "keep_accounts", "tell_teams"):
+    for name in ("take_sample", "keep_accounts", "publish_team_shares"):
         monkeypatch.setattr(f"functions.record.handler.{name}", Fixed)
     told = [
         refused(number, kind)

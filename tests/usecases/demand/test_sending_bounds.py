@@ -15,7 +15,10 @@ from lab.fakes.system import ManualClock
 from reservoir.core.model.team import Team, TeamLimits
 from reservoir.core.serialisation.json_codec import dumps
 from reservoir.manifests.parsing.problems import ManifestError, Problem
-from reservoir.usecases.demand.reject_demand import TOLD_PER_MINUTE, RejectDemand
+from reservoir.usecases.demand.reject_demand import (
+    REJECTIONS_PUBLISHED_PER_MINUTE,
+    RejectDemand,
+)
 from tests.usecases.demand.test_authorise_demand import OWN, RELEASE, RESEARCH, Teams
 from tests.usecases.demand.test_intake import submit, withdraw
 
@@ -195,14 +198,14 @@ def test_of_the_refusals_of_one_sender_so_many_are_told() -> None:
     reject = RejectDemand(
         letters, bus, MemoryDemandCensus(MemoryState(clock).workloads, clock)
     )
-    for number in range(TOLD_PER_MINUTE + 5):
+    for number in range(REJECTIONS_PUBLISHED_PER_MINUTE + 5):
         reject.reject(
             f"m-{number}", "{", [Problem("", "json", "is not JSON")], "AROAONE:session"
         )
-    assert len(bus.of("Workload Rejected")) == TOLD_PER_MINUTE
-    assert len(letters.letters) == TOLD_PER_MINUTE + 5
+    assert len(bus.of("Workload Rejected")) == REJECTIONS_PUBLISHED_PER_MINUTE
+    assert len(letters.letters) == REJECTIONS_PUBLISHED_PER_MINUTE + 5
 
     reject.reject("m-other", "{", [Problem("", "json", "is not JSON")], "AROATWO:session")
     clock.advance(minutes=1)
     reject.reject("m-later", "{", [Problem("", "json", "is not JSON")], "AROAONE:another")
-    assert len(bus.of("Workload Rejected")) == TOLD_PER_MINUTE + 2
+    assert len(bus.of("Workload Rejected")) == REJECTIONS_PUBLISHED_PER_MINUTE + 2

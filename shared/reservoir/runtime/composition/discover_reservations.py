@@ -5,7 +5,7 @@ from reservoir.runtime.outside import Outside
 from reservoir.usecases.discovery.discover_on_event import DiscoverOnEvent
 from reservoir.usecases.discovery.discover_reservations import DiscoverReservations
 from reservoir.usecases.discovery.observe_reservation import ReservationObserver
-from reservoir.usecases.discovery.tell_readiness import TellReadiness
+from reservoir.usecases.discovery.publish_readiness import PublishReadiness
 from reservoir.usecases.policy.resolve_node_classes import NodeClassResolver
 
 
@@ -33,7 +33,7 @@ def discover_reservations_from(outside: Outside) -> DiscoverReservations:
         queue=outside.queue,
         publisher=outside.publisher,
         clock=outside.clock,
-        readiness=TellReadiness(
+        readiness=PublishReadiness(
             outside.policy, outside.offerings, outside.reservations, outside.publisher
         ),
         history=outside.history,

@@ -8,7 +8,7 @@ from reservoir.ports.policy import PolicyKind
 from reservoir.runtime.composition.parts.outside import once, process_outside
 from reservoir.runtime.outside import Outside
 from reservoir.usecases.accounting.keep_accounts import KeepAccounts
-from reservoir.usecases.accounting.tell_teams import TellTeams
+from reservoir.usecases.accounting.publish_team_shares import PublishTeamShares
 from reservoir.usecases.history.keep_events import KeepEvents
 from reservoir.usecases.history.push_figures import PushFigures
 from reservoir.usecases.history.take_sample import CountWhatIsThere, TakeSample
@@ -32,10 +32,10 @@ def keep_accounts() -> KeepAccounts:
 
 
 @once
-def tell_teams() -> TellTeams:
+def publish_team_shares() -> PublishTeamShares:
     """Return the use case that publishes what teams use and spend."""
     outside = process_outside()
-    return TellTeams(
+    return PublishTeamShares(
         outside.accounts,
         outside.policy,
         outside.reservations,

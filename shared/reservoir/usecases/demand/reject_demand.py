@@ -16,7 +16,7 @@ from reservoir.ports.messaging import MINUTE, DeadLetters, DemandCensus, EventPu
 
 # The most problems that an event or attribute names; all of them would not fit.
 _PROBLEMS_MAX = 20
-TOLD_PER_MINUTE = 60
+REJECTIONS_PUBLISHED_PER_MINUTE = 60
 _SENDER_CHARS_MAX = 128
 _NAME = TypeAdapter[str](ObjectName)
 _NAMESPACE = TypeAdapter[str](Namespace)
@@ -47,7 +47,10 @@ class RejectDemand:
         self.dead_letters.put(body, {"Reason": _plain(reason), "MessageId": message_id})
         if self.census is not None:
             sender = (sent_by or "nobody").partition(":")[0][:_SENDER_CHARS_MAX]
-            if self.census.add(f"refused {sender}", MINUTE) > TOLD_PER_MINUTE:
+            if (
+                self.census.add(f"refused {sender}", MINUTE)
+                > REJECTIONS_PUBLISHED_PER_MINUTE
+            ):
                 return
         self.publisher.publish(
             [

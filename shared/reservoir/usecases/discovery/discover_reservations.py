@@ -47,7 +47,7 @@ from reservoir.usecases.discovery.observe_reservation import (
     news_of,
     with_known_network,
 )
-from reservoir.usecases.discovery.tell_readiness import TellReadiness
+from reservoir.usecases.discovery.publish_readiness import PublishReadiness
 from reservoir.usecases.policy.policy_objects import Policy, policy_of
 from reservoir.usecases.policy.resolve_node_classes import (
     NodeClassResolver,
@@ -105,7 +105,7 @@ class DiscoverReservations:
     queue: WorkQueue
     publisher: EventPublisher
     clock: Clock
-    readiness: TellReadiness
+    readiness: PublishReadiness
     history: HistoryStore
     account_id: str
 
@@ -216,7 +216,7 @@ class DiscoverReservations:
     ) -> tuple[int, tuple[str, ...]]:
         """Return for how many reservations something new is missing, and the failures to look."""
         try:
-            return self.readiness.tell([change.after for change in changes], now), ()
+            return self.readiness.publish([change.after for change in changes], now), ()
         except (AwsError, UnreadableRowsError) as error:
             return 0, (f"readiness: {error}",)
 

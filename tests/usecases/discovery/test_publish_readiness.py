@@ -262,7 +262,7 @@ def test_a_bus_that_does_not_answer_stops_no_discovery(
         raise ThrottledError("ThrottlingException", "PutEvents")
 
     monkeypatch.setattr(
-        "reservoir.usecases.discovery.tell_readiness.TellReadiness.tell", refuse
+        "reservoir.usecases.discovery.publish_readiness.PublishReadiness.publish", refuse
     )
     found = it.discover()
     assert found.seen_count == 1

@@ -17,7 +17,7 @@ from reservoir.manifests.team_events import (
     QuotaShare,
     ResourceShare,
     TeamOverBudget,
-    TeamShareTold,
+    TeamShare,
 )
 from reservoir.ports.accounts import AccountStore
 from reservoir.ports.messaging import EventPublisher
@@ -31,7 +31,7 @@ from reservoir.usecases.policy.team_spending import Spending, spending
 
 
 @dataclass(frozen=True, slots=True)
-class TellTeams:
+class PublishTeamShares:
     """Publishes shares and budgets. Without teams and without a ceiling there is nothing to publish or to read."""
 
     accounts: AccountStore
@@ -44,7 +44,7 @@ class TellTeams:
     ceiling: Ceiling = field(default_factory=Ceiling)
     turns: ReadingTurns = field(default_factory=lambda: ReadingTurns(COUNTED_AT_ONCE))
 
-    def tell(self) -> int:
+    def publish(self) -> int:
         """Publish what there is to say; return how many events that were."""
         rows = [row for row in self.policy.list_all() if row.kind is PolicyKind.TEAM]
         teams = policy_of(rows).teams
@@ -92,8 +92,8 @@ def _share(
     amounts: Sequence[ResourceUse],
     spent: Spending,
     now: datetime,
-) -> TeamShareTold:
-    return TeamShareTold(
+) -> TeamShare:
+    return TeamShare(
         team=team.name,
         quotas=[
             QuotaShare(

@@ -13,7 +13,7 @@ from reservoir.usecases.policy.start_readiness import missing_for_starts
 
 
 @dataclass(frozen=True, slots=True)
-class TellReadiness:
+class PublishReadiness:
     """Looks at the reservations that begin within a day. Where none does, it reads nothing."""
 
     policy: PolicyStore
@@ -21,7 +21,7 @@ class TellReadiness:
     reservations: ReservationStore
     publisher: EventPublisher
 
-    def tell(self, records: Sequence[ReservationRecord], now: datetime) -> int:
+    def publish(self, records: Sequence[ReservationRecord], now: datetime) -> int:
         """Publish what has newly been found missing; return for how many reservations.
 
         Raises AwsError and UnreadableRowsError.
