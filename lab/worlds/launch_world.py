@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from lab.fakes.discovery import MemoryNetwork
 from lab.fakes.ec2 import FakeDryRuns, FakeEc2, FakeTemplates
 from lab.fakes.effects import Effects
 from lab.fakes.messaging import MemoryBus, MemoryQueue, MemoryTimers
@@ -264,6 +265,7 @@ class World:
             start_messages=self.start_messages,
             endings=ec2,
             reservation_reader=self.ec2,
+            network=MemoryNetwork(),
             capacity_blocks=self.blocks,
             instances=ec2,
             fleet=ec2,

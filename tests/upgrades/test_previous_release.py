@@ -100,6 +100,7 @@ LOST_ON_THE_WAY_BACK: Mapping[tuple[str, str], str] = {
     ): "kept beside the facts until the next observation, which ends it anyway",
     ("CapacityReservation", "lent"): "observed anew by the next discovery",
     ("CapacityReservation", "is_launchable"): "observed anew by the next discovery",
+    ("CapacityReservation", "network_nodes"): "asked for again by the next discovery",
     ("LaunchAttempt", "unanswered_at"): "the attempt is adopted after six minutes",
     ("LaunchAttempt", "unanswered_code"): "told of a launch that is given up",
     (

@@ -331,7 +331,9 @@ def test_who_waits_for_a_budget_is_told() -> None:
         record, unplaced=(waits,), pending_since=START
     )
     told = [
-        event for event in world.published(Ceiling(9 * USD)) if isinstance(event, TeamOverBudget)
+        event
+        for event in world.published(Ceiling(9 * USD))
+        if isinstance(event, TeamOverBudget)
     ]
     assert [(event.team, event.period, event.waiting_replicas) for event in told] == [
         ("audio", "hour", 3)
@@ -344,7 +346,9 @@ def test_a_ceiling_is_everybodys() -> None:
         world.node(f"nc-{number}", "of-no-team")
     world.keep.sweep()
     (over,) = [
-        event for event in world.published(Ceiling(2 * USD)) if isinstance(event, TeamOverBudget)
+        event
+        for event in world.published(Ceiling(2 * USD))
+        if isinstance(event, TeamOverBudget)
     ]
     assert (over.team, over.limit_micro_usd, over.spent_micro_usd) == (
         None,

@@ -97,7 +97,7 @@ def test_a_function_that_invokes_itself_is_refused_after_16_runs(
         (
             False,
             {"BatchSize": 11, "MaximumBatchingWindowInSeconds": 301},
-            "must not exceed 300",
+            "less than or equal to 300",
         ),
     ],
 )

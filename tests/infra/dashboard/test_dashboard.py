@@ -108,6 +108,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> list[Row]:
         lambda: KeepEvents(MemoryHistory(), MemoryState(ManualClock()).workloads),
     )
     monkeypatch.setattr("functions.record.handler.publishes_metrics", lambda: False)
+    monkeypatch.setattr("functions.record.handler.push_figures", lambda: None)
     for name in ("take_sample", "keep_accounts", "publish_team_shares"):
         monkeypatch.setattr(f"functions.record.handler.{name}", Fixed)
     told = [
