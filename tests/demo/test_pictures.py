@@ -74,10 +74,15 @@ def test_a_picture_is_shown_in_the_documents(name: str) -> None:
 
 
 def test_a_table_has_the_columns_of_today() -> None:
-    listing = noun_of("reservations").listing(NOW)
-    assert shown("reservations")[1].split() == [
-        column.title for column in listing.columns if not column.is_wide
+    titles = shown("reservations")[1].split()
+    columns = [
+        column
+        for column in noun_of("reservations").listing(NOW).columns
+        if not column.is_wide
     ]
+    # A narrow terminal leaves some out, first those that have nothing to say.
+    there = [it.title for it in columns if it.leaves is None or it.title in titles]
+    assert titles == there
 
 
 def test_the_answer_to_a_plan_has_the_columns_of_today() -> None:

@@ -255,7 +255,7 @@ def test_reservations_say_whose_their_units_are(world: DisruptWorld) -> None:
             "1",
             "0",
             "0",
-            "0",
+            "-",
             "research/train",
             "x1",
             "-",

@@ -36,8 +36,8 @@ def _listing(now: datetime) -> Listing[ReservationRow]:
         (
             Column("NAME", lambda row: row.metadata.name),
             Column("TYPE", lambda row: row.spec.instance_type),
-            Column("ZONE", lambda row: row.spec.zone, leaves=2),
-            Column("KIND", lambda row: row.spec.kind.value, leaves=1),
+            Column("ZONE", lambda row: row.spec.zone, leaves=3),
+            Column("KIND", lambda row: row.spec.kind.value, leaves=2),
             Column("STATE", _state, style=_state_style),
             Column("TOTAL", lambda row: str(row.status.total), is_number=True),
             Column("OURS", lambda row: str(row.status.ours), is_number=True),
@@ -45,7 +45,7 @@ def _listing(now: datetime) -> Listing[ReservationRow]:
             Column(
                 "FREE", lambda row: str(row.status.free), is_number=True, style=_free_style
             ),
-            Column("LENT", _lent, is_number=True),
+            Column("LENT", _lent, is_number=True, leaves=1),
             Column("WARM", lambda row: str(row.status.warm), is_number=True, is_wide=True),
             Column("HOLDERS", _holders, gives_way=True, leaves=0),
             Column("ENDS", lambda row: ahead(row.spec.end_at, now)),
@@ -62,6 +62,8 @@ def _listing(now: datetime) -> Listing[ReservationRow]:
 
 def _lent(row: ReservationRow) -> str:
     lent, returning = row.status.lent, row.status.returning
+    if not lent and not returning:
+        return "-"
     return f"{lent} (-{returning})" if returning else str(lent)
 
 
