@@ -76,6 +76,7 @@ FAILED_ONCE: tuple[tuple[int, int, list[Aim]], ...] = (
     (330055, STEPS, []),
     (330217, STEPS, []),
     (353053, 2000, []),
+    (353372, 2000, []),
     (501031, STEPS, []),
     (501196, STEPS, []),
 )

@@ -1,15 +1,18 @@
 """Replicas: each in one state, counted once, and placed where its users want it."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from lab.simulation.aws.lambdas import Environment
+from lab.simulation.aws.tables import LAG_MAX
 from lab.simulation.catalogue import CPUS
 from lab.simulation.invariants.base import STEADY, WAITING, Invariant, OfCommits
 from lab.simulation.people.users import POOL
 from lab.simulation.world import World
-from reservoir.core.model.node_claim import ClaimState, NodeClaim
+from reservoir.core.model.node_claim import ClaimState, DrainReason, NodeClaim
 from reservoir.core.model.plan import ReasonCode
+from reservoir.names import Function
 from reservoir.ports.state import WorkloadRecord
 
 
@@ -166,3 +169,90 @@ class UpdatesPlaceNoMoreThanTheSurge(Invariant):
         )
         if grew and after.placed_count > wanted + after.surge_count:
             self.refute(f"{key} has {after.placed_count} replicas placed of {wanted}")
+
+
+class UpdatesLeaveEnoughRunning(Invariant):
+    """No update ends a node unless the other nodes run enough of each workload on it, of those that name bounds.
+
+    An index may lag: what ran, and how many were wanted, at any time since the pass could have read it counts for the
+    update. A node that an update has ended before counts no more.
+    """
+
+    of_this_release = True
+    points: frozenset[str] | None = frozenset({"node_claims.list_live"})
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._listed_us: dict[int, tuple[Environment, int]] = {}  # by environment
+        # by claim and by workload, with the instants at which they were written
+        self._running: dict[str, list[tuple[int, Counter[str]]]] = {}
+        self._needed: dict[str, list[tuple[int, int]]] = {}
+        self._left: set[str] = set()  # claims whose nodes updates have ended
+
+    def called(self, environment: Environment, point: str, answer: Any) -> None:
+        if environment.function is Function.DISRUPT:
+            self._listed_us[environment.number] = environment, self.world.kernel.now_us
+
+    def row_written(self, key: str, before: Any, after: Any) -> None:
+        now_us = self.world.kernel.now_us
+        if isinstance(after, WorkloadRecord):
+            self._needed.setdefault(key, []).append((now_us, _least_running(after)))
+        if not isinstance(after, NodeClaim):
+            return
+        if _leaves_for_an_update(before, after):
+            self._left.add(key)
+            for placed in before.placements:
+                self._look_at(placed.workload_key, key)
+        running = Counter[str]()
+        if after.state is ClaimState.RUNNING:
+            for placed in after.placements:
+                running[placed.workload_key] += placed.count
+        self._running.setdefault(key, []).append((now_us, running))
+
+    def _look_at(self, workload_key: str, claim_id: str) -> None:
+        since_us = self._known_since_us()
+        most = 0
+        for other_id, states in self._running.items():
+            if other_id not in self._left:
+                counts = _since(states, since_us)
+                most += max(count[workload_key] for count in counts)
+        needed = min(_since(self._needed.get(workload_key, [(0, 0)]), since_us))
+        if most < needed:
+            self.refute(
+                f"{claim_id} ends for an update, {most} of {workload_key} run elsewhere, {needed} must"
+            )
+
+    def _known_since_us(self) -> int:
+        """Return since when what was written may have been read by a pass that runs."""
+        now_us = self.world.kernel.now_us
+        running = [
+            listed_us
+            for environment, listed_us in self._listed_us.values()
+            if environment.run is not None
+        ]
+        return min(running, default=now_us) - LAG_MAX
+
+
+def _leaves_for_an_update(before: Any, after: NodeClaim) -> bool:
+    """Whether a node begins to drain for an update: for other reasons of drift a claim is marked first."""
+    return (
+        isinstance(before, NodeClaim)
+        and before.drain is None
+        and before.disruption is None
+        and after.drain is not None
+        and after.drain.reason is DrainReason.DRIFT
+    )
+
+
+def _least_running(record: WorkloadRecord) -> int:
+    """Return how many replicas an update must leave running."""
+    bounds = None if record.workload is None else record.workload.rolling_update
+    wanted = record.unfinished_count
+    return 0 if bounds is None else max(0, wanted - bounds.bounds(wanted)[1])
+
+
+def _since(states: Sequence[tuple[int, Any]], since_us: int) -> list[Any]:
+    """Return the states that something was in since an instant."""
+    begun = [number for number, (at_us, _) in enumerate(states) if at_us <= since_us]
+    first = begun[-1] if begun else 0
+    return [state for _, state in states[first:]]

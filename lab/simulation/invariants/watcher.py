@@ -13,6 +13,7 @@ from lab.simulation.invariants.demand import (
     LimitsAreKept,
     NothingIsPlacedThatNobodyWants,
     PlansKeepTheRules,
+    UpdatesLeaveEnoughRunning,
     UpdatesPlaceNoMoreThanTheSurge,
 )
 from lab.simulation.invariants.launches import (
@@ -101,6 +102,7 @@ INVARIANTS: Final[tuple[type[Invariant], ...]] = (
     StaticPoolsAreNeverTooLarge,
     WarmNodesAreFreeUnits,
     UpdatesPlaceNoMoreThanTheSurge,
+    UpdatesLeaveEnoughRunning,
 )
 
 

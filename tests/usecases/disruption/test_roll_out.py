@@ -149,6 +149,41 @@ def test_do_not_disrupt_of_a_neighbour_keeps_the_node_and_ones_own_does_not() ->
     assert listed(world).status.outdated == 0
 
 
+def test_an_update_ends_a_node_that_a_workload_shares_whose_update_is_through() -> None:
+    world = DisruptWorld("on-demand", consolidateAfter="Never")
+    world.submit("web", replicas=1, cpus=1, rolling_update=SURGE_ONE)
+    world.submit("api", replicas=1, cpus=0.5, rolling_update=SURGE_ONE)
+    world.minutes(2)
+    (old,) = world.live()
+    update(world)
+    world.minute()
+    record = world.state.workload_rows["research/api"]
+    assert record.rollout is not None
+    assert record.rollout.surge_count == 1  # although nothing of it is outdated
+    seen = play(world)
+    assert min(running for _, running in seen) == 2
+    assert old.id not in {claim.id for claim in world.live()}
+    rows = world.state.workload_rows.values()
+    assert [row.rollout for row in rows] == [None, None]
+    assert [row.placed_count for row in rows] == [1, 1]
+
+
+def test_do_not_disrupt_of_what_runs_as_wanted_keeps_a_node_that_another_update_leaves() -> (
+    None
+):
+    world = DisruptWorld("on-demand", consolidateAfter="Never")
+    world.submit("web", replicas=1, cpus=1, rolling_update=SURGE_ONE)
+    world.submit("api", replicas=1, cpus=0.5, rolling_update=SURGE_ONE, do_not_disrupt=True)
+    world.minutes(2)
+    (node,) = world.live()
+    update(world)
+    play(world, 5)
+    assert [claim.id for claim in world.live()] == [node.id]
+    rollout = stored(world).rollout
+    assert rollout is not None
+    assert rollout.waits_for.endswith("workload research/api says do-not-disrupt")
+
+
 def test_an_update_that_no_replica_runs_with_is_no_rollout() -> None:
     world = rolling(SURGE_ONE)
     update(world, replicas=5)

@@ -2,10 +2,11 @@
 
 A node's replicas leave together, by a drain. As in a Deployment, there are never more replicas than the wanted ones and
 the surge, and unless something else ends some, never fewer running ones than wanted less those that may be missing.
-Where a node has more replicas than both bounds together, as many get a place ahead as let one such node end.
+Where a node has more replicas than both bounds together, as many get a place ahead as let one such node end. Bounds
+hold for every workload on the node that names some, whether its own update ends the node or a neighbour's.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -23,7 +24,7 @@ from reservoir.core.model.workload import RollingUpdate
 
 @dataclass(frozen=True, slots=True)
 class RollingWorkload:
-    """A workload whose replicas are replaced; ``wanted`` of them are wanted, ``surging`` more had a place until now."""
+    """A workload that names bounds; ``wanted`` replicas are wanted, ``surging`` more had a place until now."""
 
     key: str
     wanted: int
@@ -33,7 +34,7 @@ class RollingWorkload:
 
 @dataclass(frozen=True, slots=True)
 class RollingNode:
-    """A node with replicas of workloads that roll: ``replicas`` and, of these, ``outdated``, by workload key.
+    """A node with replicas of workloads that name bounds: ``replicas`` and, of these, ``outdated``, by workload key.
 
     ``is_steady``: it runs and nothing else is about to happen to it. ``stays``: why no update may end it; None: it may.
     """
@@ -64,7 +65,7 @@ class Hosting:
     def nodes(
         self, rolling: Set[str], claims: Iterable[NodeClaim], now: datetime
     ) -> Iterator[RollingNode]:
-        """Yield the nodes that hold replicas of workloads that roll, given by key."""
+        """Yield the nodes that hold replicas of ``rolling`` workloads, given by key."""
         for claim in claims:
             replicas = {
                 placed.workload_key: placed.count
@@ -72,19 +73,20 @@ class Hosting:
                 if placed.workload_key in rolling
             }
             if replicas:
-                outdated = self.terms.outdated_on(claim)
+                found = self.terms.outdated_on(claim)
+                outdated = {key: count for key, count in found.items() if key in rolling}
                 yield RollingNode(
                     claim.id,
                     claim.node_pool_name,
                     claim.created_at,
                     replicas,
-                    {key: count for key, count in outdated.items() if key in rolling},
+                    outdated,
                     is_running=claim.state is ClaimState.RUNNING,
                     is_steady=blocked_reason(claim, now) is None,
-                    stays=self._stays(claim, rolling),
+                    stays=self._stays(claim, outdated.keys()),
                 )
 
-    def _stays(self, claim: NodeClaim, rolling: Set[str]) -> str | None:
+    def _stays(self, claim: NodeClaim, outdated: Set[str]) -> str | None:
         """Say why no update may end a node, or None: work of others is not moved for it."""
         pool = self.node_pools.get(claim.node_pool_name)
         marked = None if pool is None else marked_reason(pool)
@@ -92,7 +94,7 @@ class Hosting:
             return f"{claim.id} to be left: {marked}"
         if len({self._whose(placed.workload_key) for placed in claim.placements}) > 1:
             return f"{claim.id} to be left: others work there, too"
-        neighbours = tuple(it for it in claim.placements if it.workload_key not in rolling)
+        neighbours = tuple(it for it in claim.placements if it.workload_key not in outdated)
         protected = protected_reason(neighbours, self.terms.workloads)
         return None if protected is None else f"{claim.id} to be left: {protected}"
 
@@ -105,7 +107,7 @@ class Hosting:
 
 @dataclass(frozen=True, slots=True)
 class RolloutStep:
-    """What a workload's update does next: how many more have a place, and what the next node waits for."""
+    """What a workload does for an update: how many more have a place, and what the next node waits for."""
 
     surge_count: int
     waits_for: str
@@ -113,13 +115,13 @@ class RolloutStep:
 
 @dataclass(frozen=True, slots=True)
 class RolloutSteps:
-    """What updates do next, by workload key, and the nodes that go; a workload that is left out is through."""
+    """What workloads do next, by key, and the nodes that go; a workload that is left out has nothing to do."""
 
     steps: Mapping[str, RolloutStep]
     going: tuple[str, ...]
 
 
-# Branches: one question after the other about each node, and a line for each workload.
+# Branches: which nodes go, then one question after the other about each workload.
 def next_steps(
     workloads: Iterable[RollingWorkload],
     nodes: Iterable[RollingNode],
@@ -127,30 +129,53 @@ def next_steps(
 ) -> RolloutSteps:
     """Decide which nodes go now. ``allowed``: how many of each pool's may, by its name."""
     rolling = {each.key: each for each in workloads}
-    ordered = sorted(nodes, key=lambda node: (node.created_at, node.claim_id))
-    left = dict(allowed)
-    spare = {key: _spare(each, ordered) for key, each in rolling.items()}
-    going: list[str] = []
-    for node in ordered:
-        can_go = node.leaves and node.is_steady
-        fits = all(
-            node.replicas.get(key, 0) <= room
-            for key, room in spare.items()
-            if node.replicas.get(key)
-        )
-        if not can_go or not fits or left.get(node.pool_name, 0) <= 0:
-            continue
-        left[node.pool_name] -= 1
-        going.append(node.claim_id)
-        for key, count in node.replicas.items():
-            if key in spare:
-                spare[key] -= count
+    known = list(nodes)
+    leaving = _in_turn([node for node in known if node.leaves], rolling)
+    room = _MayGo(
+        left=dict(allowed),
+        spare={key: _spare(each, known) for key, each in rolling.items()},
+    )
+    candidates = [node for node in leaving if room.left.get(node.pool_name, 0) > 0]
+    going = [node for node in candidates if room.took(node)]
     steps: dict[str, RolloutStep] = {}
     for key, each in sorted(rolling.items()):
-        hosting = [node for node in ordered if node.outdated.get(key)]
-        if hosting and each.wanted:
-            steps[key] = _step(each, hosting, going, spare[key], left)
-    return RolloutSteps(steps, tuple(going))
+        leaves = [node for node in leaving if key in node.replicas]
+        stays = [node for node in known if node.outdated.get(key) and not node.leaves]
+        if not each.wanted:
+            continue
+        if leaves:
+            steps[key] = _step(each, leaves, candidates, going, room)
+        elif stays:
+            steps[key] = RolloutStep(0, stays[0].stays or "")
+    return RolloutSteps(steps, tuple(node.claim_id for node in going))
+
+
+def _in_turn(
+    leaving: Iterable[RollingNode], rolling: Mapping[str, RollingWorkload]
+) -> list[RollingNode]:
+    """Return nodes in the one order in which all workloads make room for them.
+
+    All workloads on the first node make room for that one, so that updates which share nodes never wait for each other.
+    """
+    return sorted(
+        leaving,
+        key=lambda node: (
+            not node.is_steady,
+            _beyond_bounds(node, rolling),
+            node.created_at,
+            node.claim_id,
+        ),
+    )
+
+
+def _beyond_bounds(node: RollingNode, rolling: Mapping[str, RollingWorkload]) -> int:
+    """Return how many more replicas of a workload the node has than both its bounds allow together, at most."""
+    beyond = 0
+    for key, count in node.replicas.items():
+        each = rolling[key]
+        surge, missing = each.bounds.bounds(each.wanted)
+        beyond = max(beyond, count - surge - missing)
+    return beyond
 
 
 def _spare(workload: RollingWorkload, nodes: Iterable[RollingNode]) -> int:
@@ -160,33 +185,58 @@ def _spare(workload: RollingWorkload, nodes: Iterable[RollingNode]) -> int:
     return running - (workload.wanted - missing)
 
 
+@dataclass(frozen=True, slots=True)
+class _MayGo:
+    """How many nodes of each pool, and running replicas of each workload, may go still."""
+
+    left: dict[str, int]
+    spare: dict[str, int]
+
+    def took(self, node: RollingNode) -> bool:
+        """Take what a node needs to go, if it may."""
+        if not node.is_steady or self.left[node.pool_name] <= 0 or self.lacking(node):
+            return False
+        self.left[node.pool_name] -= 1
+        for key, count in node.replicas.items():
+            self.spare[key] -= count
+        return True
+
+    def lacking(self, node: RollingNode) -> list[str]:
+        """Return the workloads of which too few replicas run elsewhere for the node to go."""
+        return [
+            key for key, count in sorted(node.replicas.items()) if count > self.spare[key]
+        ]
+
+
 def _step(
     workload: RollingWorkload,
-    hosting: list[RollingNode],
-    going: list[str],
-    spare: int,
-    left: Mapping[str, int],
+    leaving: Sequence[RollingNode],
+    candidates: Sequence[RollingNode],
+    going: Sequence[RollingNode],
+    room: _MayGo,
 ) -> RolloutStep:
-    movable = [node for node in hosting if node.stays is None]
-    if not movable:
-        return RolloutStep(0, hosting[0].stays or "")
-    surge, missing = workload.bounds.bounds(workload.wanted)
-    least = min(node.replicas[workload.key] for node in movable)
-    surge = max(surge, least - missing)
-    if any(node.claim_id in going for node in movable):
-        return RolloutStep(surge, "a node that goes to be replaced")
-    if not any(left.get(node.pool_name, 0) > 0 for node in movable):
+    """Say what a workload does for the first node that leaves with replicas of it, of those that budgets let go."""
+    key = workload.key
+    hosting = [node for node in candidates if key in node.replicas]
+    is_going = any(node in going for node in hosting)
+    first = hosting[0] if hosting else leaving[0]
+    if not is_going and room.left.get(first.pool_name, 0) <= 0:
         # no replica gets a place ahead of a node that may not end; one that has a place keeps it
-        name = movable[0].pool_name
-        used_up = f"the budget of NodePool {name}, which is used up"
+        used_up = f"the budget of NodePool {first.pool_name}, which is used up"
         return RolloutStep(workload.surging, used_up)
-    return RolloutStep(surge, _waits_for(movable, least, spare))
+    surge, missing = workload.bounds.bounds(workload.wanted)
+    surge = max(surge, first.replicas[key] - missing)
+    if is_going:
+        return RolloutStep(surge, "a node that goes to be replaced")
+    return RolloutStep(surge, _waits_for(key, first, room))
 
 
-def _waits_for(movable: Iterable[RollingNode], least: int, spare: int) -> str:
+def _waits_for(workload_key: str, node: RollingNode, room: _MayGo) -> str:
     """Say what the next node waits for, if not for a budget."""
-    if least > spare:
-        return f"{least - max(spare, 0)} more of its replicas to run"
-    if any(node.is_steady for node in movable):
-        return "another update on the same node"
-    return "its nodes to run and to be left alone"
+    lacking = room.lacking(node)
+    if workload_key in lacking:
+        count = node.replicas[workload_key] - max(room.spare[workload_key], 0)
+        return f"{count} more of its replicas to run"
+    if not node.is_steady:
+        return "its nodes to run and to be left alone"
+    return f"more replicas of {', '.join(lacking)} to run"

@@ -4,7 +4,7 @@ The workload's row has how many more replicas may have a place meanwhile, so tha
 demand. A node goes by a drain of its own, which notifies its workloads like any drain.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -42,12 +42,11 @@ class RollOut:
 
         ``allowed`` is what budgets leave. Raises UnreadableRowsError.
         """
+        records = gathered.records
         rolling = {
-            key: record
-            for key, record in sorted(gathered.records.items())
-            if record.rollout is not None or _may_roll(record)
+            workload.key: workload for workload in _rolling_workloads(records.values())
         }
-        if not rolling:
+        if not rolling and all(record.rollout is None for record in records.values()):
             return {}
         hosting = Hosting(
             gathered.placed_terms,
@@ -55,7 +54,7 @@ class RollOut:
             by_namespace(gathered.snapshot.teams),
         )
         found = next_steps(
-            _rolling_workloads(rolling),
+            rolling.values(),
             hosting.nodes(rolling.keys(), gathered.claims.values(), now),
             {
                 pool: count
@@ -70,8 +69,10 @@ class RollOut:
             ]
         )
         held = [moves.held[claim_id] for claim_id in found.going if claim_id in moves.held]
-        for key, record in rolling.items():
+        for key, record in sorted(records.items()):
             step = found.steps.get(key)
+            if step is None and record.rollout is None:
+                continue
             if step is not None and held:
                 step = replace(step, waits_for=held[0])
             self._note(record, step, now)
@@ -98,19 +99,11 @@ class RollOut:
                 self.queue.wake_planner(reason="update", workload_keys=[record.key])
 
 
-def _may_roll(record: WorkloadRecord) -> bool:
-    return (
-        record.workload is not None
-        and record.workload.rolling_update is not None
-        and bool(record.former)
-        and not record.withdrawn
-    )
-
-
-def _rolling_workloads(rolling: Mapping[str, WorkloadRecord]) -> Iterator[RollingWorkload]:
-    for key, record in rolling.items():
-        workload = record.workload
-        if workload is not None and workload.rolling_update is not None:
+def _rolling_workloads(records: Iterable[WorkloadRecord]) -> Iterator[RollingWorkload]:
+    """Yield the workloads that name bounds."""
+    for record in records:
+        bounds = None if record.workload is None else record.workload.rolling_update
+        if bounds is not None and not record.withdrawn:
             yield RollingWorkload(
-                key, record.unfinished_count, workload.rolling_update, record.surge_count
+                record.key, record.unfinished_count, bounds, record.surge_count
             )
