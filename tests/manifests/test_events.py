@@ -74,7 +74,7 @@ from reservoir.manifests.team_events import (
     QuotaShare,
     ResourceShare,
     TeamOverBudget,
-    TeamShare,
+    TeamShareReported,
 )
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas" / "events"
@@ -260,7 +260,7 @@ ONE_OF_EACH: tuple[Event, ...] = (
         requested_at=AT,
         deadline="30m",
     ),
-    TeamShare(
+    TeamShareReported(
         team="audio",
         quotas=[
             QuotaShare(

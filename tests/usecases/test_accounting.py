@@ -22,7 +22,7 @@ from reservoir.core.model.team import Ceiling, Team
 from reservoir.core.scheduling_terms.resources import Resources
 from reservoir.core.sharing.accounts import AccountLine, Amount, Meter, MeterReading
 from reservoir.manifests.event_parts import Event
-from reservoir.manifests.team_events import TeamOverBudget, TeamShare
+from reservoir.manifests.team_events import TeamOverBudget, TeamShareReported
 from reservoir.usecases.accounting.keep_accounts import KeepAccounts
 from reservoir.usecases.accounting.monthly_budgets import MonthlyBudgets
 from reservoir.usecases.accounting.publish_team_shares import PublishTeamShares
@@ -280,7 +280,7 @@ def test_a_team_is_told_what_it_spends_and_what_that_comes_to() -> None:
     world.keep.sweep()
     world.clock.advance(hours=1)
     share, over = world.published()
-    assert isinstance(share, TeamShare)
+    assert isinstance(share, TeamShareReported)
     assert (share.spent_micro_usd, share.micro_usd_per_hour) == (USD, USD)
     hours_left = 24 * 16 + 11  # from 13:00 on the 15th
     assert share.forecast_micro_usd == (1 + hours_left) * USD
@@ -310,7 +310,7 @@ def test_a_team_is_told_what_it_requests_of_what_it_has_a_quota_for() -> None:
     shares = {
         share.team: share.resources
         for share in world.published()
-        if isinstance(share, TeamShare)
+        if isinstance(share, TeamShareReported)
     }
     (audio,), (vision,) = shares["audio"], shares["vision"]
     assert (audio.capacity_types, audio.resource, audio.nominal, audio.used) == (

@@ -34,7 +34,7 @@ from reservoir.manifests.replica_events import (
     ReplicaReady,
     WorkloadLeftSpot,
 )
-from reservoir.manifests.team_events import TeamOverBudget, TeamShare
+from reservoir.manifests.team_events import TeamOverBudget, TeamShareReported
 from reservoir.names import POLICY_CHANGED
 
 
@@ -549,7 +549,7 @@ EVENTS: Final[tuple[type[Event], ...]] = (
     ReplicaFailed,
     ReplicaFinished,
     OperationRequested,
-    TeamShare,
+    TeamShareReported,
     TeamOverBudget,
     CapacityPurchased,
     ReservationChanged,

@@ -32,7 +32,7 @@ class ResourceShare(Part):
     borrowers: dict[str, str] = Field(description="How much others borrow, by team.")
 
 
-class TeamShare(Event):
+class TeamShareReported(Event):
     """What a team uses and spends, every ten minutes: its part of shared resources, and of its budgets."""
 
     detail_type: ClassVar[str] = "Team Share"

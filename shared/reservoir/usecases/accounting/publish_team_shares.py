@@ -17,7 +17,7 @@ from reservoir.manifests.team_events import (
     QuotaShare,
     ResourceShare,
     TeamOverBudget,
-    TeamShare,
+    TeamShareReported,
 )
 from reservoir.ports.accounts import AccountStore
 from reservoir.ports.messaging import EventPublisher
@@ -92,8 +92,8 @@ def _share(
     amounts: Sequence[ResourceUse],
     spent: Spending,
     now: datetime,
-) -> TeamShare:
-    return TeamShare(
+) -> TeamShareReported:
+    return TeamShareReported(
         team=team.name,
         quotas=[
             QuotaShare(
