@@ -136,6 +136,15 @@ def test_while_a_unit_is_on_its_way_no_more_is_split_off_and_no_node_is_replaced
     decision = it.decide()
     assert (decision.splits, decision.commands) == ((), ())
     it.reservations = (free(), replace(it.reservations[1], available_count=0))
+    decision = it.decide()
+    assert (decision.splits, decision.commands) == ((), ()), "which node has moved in?"
+    ended = replace(it.reservations[1], state="cancelled")
+    assert splits(replace(it, reservations=(free(), ended)).decide()) == [
+        ("cr-1", "paid-0")
+    ], "nothing moves into what has ended"
+    it.add_node(
+        "moved-in", "large", RESERVED, {"default/tiny": 1}, reservation_id="cr-split"
+    )
     assert splits(it.decide()) == [("cr-1", "paid-0")], "another node has moved in"
 
 

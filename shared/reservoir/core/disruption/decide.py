@@ -378,7 +378,9 @@ class _Pass:
         going.update(chain.from_iterable(command.claim_ids for command in self._commands))
         staying = _without(self._at_groups, going)
         under_way = places_under_way(
-            self._given.snapshot.reservations, self._given.splitting
+            self._given.snapshot.reservations,
+            self._given.claims.values(),
+            self._given.splitting,
         )
         self._splits, self._world = split_units(
             self._world,

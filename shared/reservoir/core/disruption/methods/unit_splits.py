@@ -7,6 +7,7 @@ allowed to. AWS does not document how long that takes: until it is over, or give
 nodes of that kind.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -17,7 +18,11 @@ from reservoir.core.disruption.candidate import Candidate, blocked_reason
 from reservoir.core.disruption.methods.unit_moves import is_tagged_movable, spare_units
 from reservoir.core.disruption.simulation import PassState
 from reservoir.core.disruption.unit_split import UnitSplit
-from reservoir.core.model.capacity_reservation import CapacityReservation, ReservationKind
+from reservoir.core.model.capacity_reservation import (
+    ACTIVE,
+    CapacityReservation,
+    ReservationKind,
+)
 from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_claim import NodeClaim
 from reservoir.core.model.snapshot import Snapshot
@@ -51,18 +56,24 @@ def place_of(claim: NodeClaim) -> MovePlace | None:
 
 
 def places_under_way(
-    reservations: Iterable[CapacityReservation], leases: Iterable[NodeClaim]
+    reservations: Iterable[CapacityReservation],
+    claims: Iterable[NodeClaim],
+    leases: Iterable[NodeClaim],
 ) -> frozenset[MovePlace]:
-    """Return where a unit was split off, or is about to be, that no node has moved into yet.
+    """Return where a unit was split off, or is about to be, that no node of ``claims`` is known to have moved into.
 
     ``leases``: units on their way into groups.
     """
-    split_off = {
-        MovePlace(group_arn, it.instance_type, it.zone_id)
-        for it in reservations
-        if (group_arn := it.tags.get(SPLIT_GROUP_TAG)) is not None
-        and it.available_count > 0
-    }
+    node_counts = Counter(claim.offering.reservation_id for claim in claims)
+    split_off: set[MovePlace] = set()
+    for it in reservations:
+        group_arn = it.tags.get(SPLIT_GROUP_TAG)
+        if group_arn is None:
+            continue
+        # EC2 shows that an instance has moved in before it shows which: its node still counts as one on demand.
+        has_unknown_node = it.state == ACTIVE and it.total_count > node_counts[it.id]
+        if it.available_count > 0 or has_unknown_node:
+            split_off.add(MovePlace(group_arn, it.instance_type, it.zone_id))
     begun = {
         MovePlace(it.moves_to, it.offering.instance_type, it.offering.zone_id)
         for it in leases
