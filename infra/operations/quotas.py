@@ -257,15 +257,13 @@ class _Reader:
         for name, properties in self._all("AWS::SQS::QueuePolicy"):
             document = properties["PolicyDocument"]
             conditions = [
-                key
+                sum(map(len, statement.get("Condition", {}).values()))
                 for statement in document["Statement"]
-                for test in statement.get("Condition", {}).values()
-                for key in test
             ]
             yield Use(QUEUE_POLICY_BYTES, name, self._length(document))
             yield Use(QUEUE_POLICY_STATEMENTS, name, len(document["Statement"]))
             yield Use(QUEUE_POLICY_PRINCIPALS, name, len(document["Statement"]))
-            yield Use(QUEUE_POLICY_CONDITIONS, name, len(conditions))
+            yield Use(QUEUE_POLICY_CONDITIONS, name, max(conditions))
 
     def of_roles(self) -> Iterator[Use]:
         inline = {name: 0 for name, _ in self._all("AWS::IAM::Role")}

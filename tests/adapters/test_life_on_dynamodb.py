@@ -32,7 +32,7 @@ class StoredWorld(LiveWorld):
         self.stores: Stores = dynamodb_stores(dynamodb)
         self.state: Any = self.stores
         self.stores.clock.set(self.clock.now())
-        table = f"launches-{next(_table_numbers)}"
+        table = f"launches-of-world-{next(_table_numbers)}"
         ministack.create_table(
             dynamodb, table, indexes={LISTING_INDEX: (LISTING_KEY, "ALL")}
         )

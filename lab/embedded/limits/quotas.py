@@ -82,7 +82,13 @@ def refusal_of_queue_policy(document: Any) -> str | None:
     counted = (
         (len(statements), QUEUE_POLICY_STATEMENTS, "statements"),
         (sum(map(_principal_count, statements)), QUEUE_POLICY_PRINCIPALS, "principals"),
-        (sum(map(_condition_count, statements)), QUEUE_POLICY_CONDITIONS, "conditions"),
+        # Topics subscribe a queue by a statement with a condition each, and are known to stop at twenty statements: the
+        # quota of conditions is a statement's.
+        (
+            max(map(_condition_count, statements), default=0),
+            QUEUE_POLICY_CONDITIONS,
+            "conditions",
+        ),
     )
     for found, most, what in counted:
         if found > most:

@@ -533,9 +533,8 @@ class MemoryNodeClaims:
             }
             returned = {claim.id: self._returned(claim, returned_at) for claim in current}
             # A workload's row is written once, however many of the claims had replicas of it.
-            for key in {
-                placed.workload_key for claim in current for placed in claim.placements
-            }:
+            keys = {placed.workload_key for claim in current for placed in claim.placements}
+            for key in sorted(keys):
                 record = self._state.workload_rows[key]
                 self._state.workload_rows[key] = replace(record, revision=before[key] + 1)
             return returned
