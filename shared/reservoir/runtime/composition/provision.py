@@ -46,9 +46,7 @@ def provision_from(outside: Outside, solve: Solve) -> Provision:
         check=check,
         make_way=draining.make_way,
     )
-    static_pools = KeepStaticPools(
-        gatherer, outside.node_claims, outside.clock, ahead, outside.pause
-    )
+    static_pools = KeepStaticPools(gatherer, outside.node_claims, outside.clock, ahead)
     warm_nodes = KeepWarmNodes(
         gatherer,
         outside.node_claims,

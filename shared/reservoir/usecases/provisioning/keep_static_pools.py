@@ -4,8 +4,8 @@ That two passes at once do not both launch what one pool lacks, its turn sees to
 leaves undone (it died, or lost a race) the next one finds.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final
 
 from reservoir.core.model.node_pool import NodePool
@@ -20,6 +20,9 @@ from reservoir.usecases.provisioning.recent_commits import RecentCommits
 
 # what loses twice is left to the next wake-up: discovery looks each minute
 _ATTEMPTS_MAX: Final = 2
+# What another process has launched for the pool may not be listed yet, and counted as missing it would be launched
+# twice. AWS bounds no index's lag; it is a fraction of a second as a rule.
+_SHOWN_AFTER: Final = timedelta(seconds=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,6 @@ class KeepStaticPools:
     node_claims: NodeClaimStore
     clock: Clock
     ahead: LaunchAhead
-    pause: Callable[[float], None]  # for so many seconds
 
     def run(self, reading: PolicyReading, recent: RecentCommits) -> int:
         """Launch what static pools are short of; return how many nodes that is.
@@ -64,8 +66,9 @@ class KeepStaticPools:
         """Launch what one pool is short of."""
         turns = self.node_claims.planning_turns([turn_key(pool)])
         now = self.clock.now()
-        if lag_s := recent.lag_s(turns, now):
-            self.pause(lag_s)
+        taken_at = recent.last_turn_of_others(turns)
+        if taken_at is not None and now < taken_at + _SHOWN_AFTER:
+            return Ahead()
         gathered = self.gatherer.gather(now, reading=reading, needing=(), recent=recent)
         snapshot = gathered.snapshot
         reserved = ReservedCapacity.of(

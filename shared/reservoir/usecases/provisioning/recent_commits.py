@@ -65,14 +65,20 @@ class RecentCommits:
 
     def lag_s(self, turns: Mapping[str, PlanningTurn], now: datetime) -> float:
         """Return for how long listings may still lack what other processes committed on these turns."""
-        others = [
+        taken_at = self.last_turn_of_others(turns)
+        if taken_at is None:
+            return 0.0
+        left = taken_at + INDEX_LAG - now
+        return min(max(left, timedelta()), INDEX_LAG).total_seconds()
+
+    def last_turn_of_others(self, turns: Mapping[str, PlanningTurn]) -> datetime | None:
+        """Return when another process last committed on these turns."""
+        taken_at = [
             turn.taken_at
             for key, turn in turns.items()
-            if turn.number != self._turns.get(key, 0)
+            if turn.number != self._turns.get(key, 0) and turn.taken_at is not None
         ]
-        ends = [taken_at + INDEX_LAG for taken_at in others if taken_at is not None]
-        left = max(ends, default=now) - now
-        return min(max(left, timedelta()), INDEX_LAG).total_seconds()
+        return max(taken_at, default=None)
 
     def _forget(self, key: str) -> None:
         del self._revisions[key], self._at_s[key]
