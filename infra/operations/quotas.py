@@ -40,7 +40,10 @@ QUEUE_POLICY_PRINCIPALS: Final = Quota(
     "principals in the policy of an SQS queue", 50, "principals", QUEUE_POLICY_BYTES.source
 )
 QUEUE_POLICY_CONDITIONS: Final = Quota(
-    "conditions in the policy of an SQS queue", 10, "conditions", QUEUE_POLICY_BYTES.source
+    "conditions of a statement in the policy of an SQS queue",
+    10,
+    "conditions",
+    QUEUE_POLICY_BYTES.source,
 )
 _IAM: Final = f"{_GUIDE}IAM/latest/UserGuide/reference_iam-quotas.html"
 INLINE_POLICIES: Final = Quota("all inline policies of a role", 10_240, "characters", _IAM)

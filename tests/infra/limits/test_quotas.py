@@ -209,7 +209,8 @@ def test_what_aws_would_refuse_is_found() -> None:
         "Action": "sqs:SendMessage",
         "Resource": {"Fn::GetAtt": ["Letters", "Arn"]},
     }
-    source = {"ArnEquals": {"aws:SourceArn": "x" * 350}}
+    tags = {f"aws:PrincipalTag/{number}": "v" for number in range(10)}
+    source = {"ArnEquals": {"aws:SourceArn": "x" * 350}, "StringEquals": tags}
     document = {
         "Version": "2012-10-17",
         "Statement": [{**statement, "Condition": source}] * 21,
