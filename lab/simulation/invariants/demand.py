@@ -183,15 +183,20 @@ class UpdatesLeaveEnoughRunning(Invariant):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._listed_us: dict[int, tuple[Environment, int]] = {}  # by environment
+        # By environment: its run, and when that first listed the nodes; the safety envelope lists them once more.
+        self._listed_us: dict[int, tuple[Environment, object, int]] = {}
         # by claim and by workload, with the instants at which they were written
         self._running: dict[str, list[tuple[int, Counter[str]]]] = {}
         self._needed: dict[str, list[tuple[int, int]]] = {}
         self._left: set[str] = set()  # claims whose nodes updates have ended
 
     def called(self, environment: Environment, point: str, answer: Any) -> None:
-        if environment.function is Function.DISRUPT:
-            self._listed_us[environment.number] = environment, self.world.kernel.now_us
+        if environment.function is not Function.DISRUPT:
+            return
+        known = self._listed_us.get(environment.number)
+        if known is None or known[1] is not environment.run:
+            now_us = self.world.kernel.now_us
+            self._listed_us[environment.number] = environment, environment.run, now_us
 
     def row_written(self, key: str, before: Any, after: Any) -> None:
         now_us = self.world.kernel.now_us
@@ -227,8 +232,8 @@ class UpdatesLeaveEnoughRunning(Invariant):
         now_us = self.world.kernel.now_us
         running = [
             listed_us
-            for environment, listed_us in self._listed_us.values()
-            if environment.run is not None
+            for environment, run, listed_us in self._listed_us.values()
+            if environment.run is run
         ]
         return min(running, default=now_us) - LAG_MAX
 
