@@ -118,30 +118,21 @@ KeepReserved = Annotated[
 ]
 
 
-def _check_replicas(value: Any) -> Any:
+def _check_count(value: Any, *, word: str, rule: str) -> Any:
     """Check that it is a number of nodes, or the one word."""
     is_number = isinstance(value, int) and not isinstance(value, bool)
-    if value == ALL_RESERVED or (is_number and 0 <= value <= MOST_REPLICAS):
+    if value == word or (is_number and 0 <= value <= MOST_REPLICAS):
         return value
-    message = f"must be a whole number from 0 to {MOST_REPLICAS:,}, or {ALL_RESERVED}"
+    message = f"must be a whole number from 0 to {MOST_REPLICAS:,}, or {word}"
     raise broken(
-        "replicas",
+        rule,
         message,
-        lambda: labels.closest(value, [ALL_RESERVED]) if isinstance(value, str) else None,
+        lambda: labels.closest(value, [word]) if isinstance(value, str) else None,
     )
 
 
-def _check_warm(value: Any) -> Any:
-    """Check that it is a number of units, or the one word."""
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    if value == ALL or (is_number and 0 <= value <= MOST_REPLICAS):
-        return value
-    message = f"must be a whole number from 0 to {MOST_REPLICAS:,}, or {ALL}"
-    raise broken(
-        "warm-reserved",
-        message,
-        lambda: labels.closest(value, [ALL]) if isinstance(value, str) else None,
-    )
+_check_replicas = partial(_check_count, word=ALL_RESERVED, rule="replicas")
+_check_warm = partial(_check_count, word=ALL, rule="warm-reserved")
 
 
 Schedule = Annotated[str, Field(max_length=200), AfterValidator(check_schedule)]
