@@ -1,4 +1,4 @@
-"""Draining Capacity Blocks before EC2 reclaims them (docs/architecture.md#how-a-node-goes)."""
+"""Draining Capacity Blocks before EC2 reclaims them (docs/architecture.md#how-a-node-drains)."""
 
 from collections.abc import Collection, Mapping, Sequence, Set
 from contextlib import suppress
