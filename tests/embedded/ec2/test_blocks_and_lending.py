@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from lab.embedded.ec2.control.actions import ControlError
 from lab.worlds.cloud import (
     ACCOUNT_ID,
     LINUX,
@@ -287,6 +288,17 @@ def test_a_future_dated_reservation_may_go_wrong(cloud: Cloud, state: str) -> No
     assert reservation_events(cloud)[1:] == [
         (f"EC2 Capacity Reservation {state.capitalize()}", state)
     ]
+
+
+@pytest.mark.parametrize(
+    "action", ["purchase_capacity_block", "share_reservation", "create_interruptible"]
+)
+def test_nothing_is_to_be_had_in_a_zone_without_its_type(cloud: Cloud, action: str) -> None:
+    with pytest.raises(ControlError, match="Unsupported"):
+        cloud.control(action, instance_type="p6-b200.48xlarge", zone=ZONE_A, count=1)
+    with pytest.raises(ControlError, match="InvalidParameterValue"):
+        cloud.control(action, instance_type="p99.48xlarge", zone=ZONE_A, count=1)
+    cloud.control(action, instance_type="p6-b200.48xlarge", zone="us-east-1c", count=1)
 
 
 def test_a_shared_reservation_belongs_to_another_account_and_vanishes_when_unshared(

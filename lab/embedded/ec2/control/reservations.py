@@ -10,6 +10,7 @@ from lab.embedded.ec2.account.state import LINUX, CapacityReservation, Reservati
 from lab.embedded.ec2.account.world import World
 from lab.embedded.ec2.api.errors import invalid_value
 from lab.embedded.ec2.control.support import Action, moment, zone_of
+from lab.embedded.ec2.market.catalogue import check_offered
 from lab.embedded.ec2.reservations import interruptible, resource_groups
 from lab.embedded.ec2.reservations.future_dated import waive
 from lab.embedded.ec2.reservations.life import activate, begin, end_on_time
@@ -42,8 +43,9 @@ def purchase_capacity_block(
     Raises
     ------
     Ec2Error
-        ``InvalidParameterValue``, ``TagLimitExceeded``.
+        ``InvalidParameterValue``, ``TagLimitExceeded``, ``Unsupported``.
     """
+    check_offered(world.region, instance_type, zone_of(world, zone).name)
     start_at = moment(world, start, start_in_s) or world.now()
     end_at = moment(world, end, end_in_s) or _block_end(start_at, duration_hours or 24)
     if end_at <= start_at:
@@ -153,7 +155,7 @@ def share_reservation(
     Raises
     ------
     Ec2Error
-        ``InvalidParameterValue``.
+        ``InvalidParameterValue``, ``Unsupported``.
     """
     return _add(
         world,
@@ -195,7 +197,8 @@ def create_interruptible(
     Raises
     ------
     Ec2Error
-        ``InvalidCapacityReservationId.NotFound``, ``InvalidParameterValue``, ``OperationNotPermitted``.
+        ``InvalidCapacityReservationId.NotFound``, ``InvalidParameterValue``, ``OperationNotPermitted``,
+        ``Unsupported``.
     """
     if source_reservation_id is not None:
         allocation = interruptible.allocate(
@@ -358,6 +361,7 @@ def _add(
     platform: str,
     end: str | None,
 ) -> dict[str, Any]:
+    check_offered(world.region, instance_type, zone_of(world, zone).name)
     reservation = CapacityReservation(
         reservation_id=world.ids.resource("cr"),
         owner_id=owner_id,

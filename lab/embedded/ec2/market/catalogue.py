@@ -5,6 +5,8 @@ from typing import Any, Final
 
 from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS, INSTANCE_TYPES
 
+from lab.embedded.ec2.api.errors import Ec2Error, invalid_value
+
 InstanceTypeInfo = dict[str, Any]
 
 # UltraServer types: their blocks end 60 minutes early, not 30, and cannot be shared.
@@ -34,6 +36,22 @@ def offered_zones(region: str) -> dict[str, frozenset[str]]:
         if extra_region == region:
             zones.setdefault(instance_type, set()).add(zone)
     return {name: frozenset(found) for name, found in zones.items()}
+
+
+def check_offered(region: str, instance_type: str, zone: str) -> None:
+    """Refuse to reserve what a zone does not have.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidParameterValue``, ``Unsupported``.
+    """
+    if instance_type not in instance_types():
+        raise invalid_value(f"Invalid value '{instance_type}' for InstanceType.")
+    if zone not in offered_zones(region).get(instance_type, frozenset()):
+        raise Ec2Error(
+            "Unsupported", f"The instance type {instance_type} is not supported in {zone}."
+        )
 
 
 def is_ultraserver(instance_type: str) -> bool:

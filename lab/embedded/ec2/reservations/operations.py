@@ -21,7 +21,7 @@ from lab.embedded.ec2.api.errors import (
 from lab.embedded.ec2.api.filters import Readers, page, select, without_empty
 from lab.embedded.ec2.api.tags import from_specifications
 from lab.embedded.ec2.instances.launch_specs import resolve_zone
-from lab.embedded.ec2.market.catalogue import instance_types, offered_zones
+from lab.embedded.ec2.market.catalogue import check_offered
 from lab.embedded.ec2.reservations import future_dated
 from lab.embedded.ec2.reservations.life import begin, end_on_time
 from lab.embedded.ec2.reservations.ownership import own_plain
@@ -56,13 +56,7 @@ def create_capacity_reservation(world: World, parameters: Parameters) -> dict[st
             "MissingParameter",
             "The request must contain the parameter availabilityZone or availabilityZoneId",
         )
-    if instance_type not in instance_types():
-        raise invalid_value(f"Invalid value '{instance_type}' for InstanceType.")
-    if zone.name not in offered_zones(world.region).get(instance_type, frozenset()):
-        raise Ec2Error(
-            "Unsupported",
-            f"The instance type {instance_type} is not supported in {zone.name}.",
-        )
+    check_offered(world.region, instance_type, zone.name)
     _check_count(count)
     future_dated.check_request(world, parameters)
     end_at = _end_date(world, parameters)
