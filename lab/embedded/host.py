@@ -45,6 +45,7 @@ from lab.embedded.keep import stores
 from lab.embedded.keep.folder import KeptStateError
 from lab.embedded.keep.gate import Gate
 from lab.embedded.keep.keeper import Keeper
+from lab.embedded.limits import deleted_queues
 from lab.embedded.limits import requests as limited_requests
 from lab.embedded.nodes import sessions
 from lab.embedded.nodes.metadata import MetadataService
@@ -134,6 +135,7 @@ class Host:
         conditions.install()
         failed_stacks.install()
         self._counts = limited_requests.install()
+        deleted_queues.install()
         log_events.install()
         data_keys.install()
         mappings.install()
@@ -261,6 +263,7 @@ class Host:
             self._events.clear()
             concurrency.set_account_limit(concurrency.ACCOUNT_LIMIT)
             self._counts.set({})
+            deleted_queues.forget()
             self.ec2.control("reset", {})
         self.runtime.stop()
         self.governor.govern(governed=self._governed)

@@ -56,10 +56,14 @@ def networked(
     egress: Iterable[Mapping[str, Any]] = (EVERYTHING_OUT,),
     routes: Iterable[Mapping[str, Any]] = (TO_NAT,),
     endpoints: Iterable[str] = (),
+    addresses: int = 1,
 ) -> dict[str, list[dict[str, Any]]]:
     """Return what EC2 shows of a VPC, by the call."""
     return {
-        "Subnets": [{"SubnetId": each, "VpcId": "vpc-1"} for each in subnets],
+        "Subnets": [
+            {"SubnetId": each, "VpcId": "vpc-1", "AvailableIpAddressCount": addresses}
+            for each in subnets
+        ],
         "SecurityGroups": [
             {"GroupId": each, "VpcId": "vpc-1", "IpPermissionsEgress": list(egress)}
             for each in groups
@@ -516,6 +520,11 @@ BROKEN: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {"vpc": NETWORK},
         "vpc",
     ),
+    "a subnet that is full": (
+        {"network": networked(addresses=0)},
+        {"vpc": NETWORK},
+        "vpc",
+    ),
     "an endpoint that is missing": (
         {"network": networked(routes=[], endpoints=SERVICES[1:])},
         {"vpc": NETWORK},
@@ -600,6 +609,13 @@ def test_an_endpoint_that_aws_has_in_few_regions_stops_no_deployment(
     there = [service for service in SERVICES if service != missing]
     account.network = networked(routes=[], endpoints=there)
     assert found(account, tmp_path, vpc=NETWORK) == [("vpc", Severity.WARNING.value)]
+
+
+def test_functions_that_stand_have_their_addresses(tmp_path: Path) -> None:
+    account = AccountAsFound()
+    account.stacks = {STACK: "UPDATE_COMPLETE"}
+    account.network = networked(addresses=0)
+    assert found(account, tmp_path, vpc=NETWORK) == []
 
 
 def test_a_key_with_the_policy_of_the_example_is_no_finding(tmp_path: Path) -> None:

@@ -178,6 +178,8 @@ QUOTAS: Final = {
     "AWS::Events::Rule": {"terminationProtection": False},
     "AWS::IAM::ManagedPolicy": {},
     "AWS::IAM::Role": {"retain": False},
+    "AWS::Logs::LogGroup": {},
+    "AWS::S3::Bucket": {"retain": False},
     "AWS::Scheduler::ScheduleGroup": {},
 }
 

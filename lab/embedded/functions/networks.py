@@ -3,6 +3,8 @@
 Lambda's guides: https://docs.aws.amazon.com/lambda/latest/dg/configuration-vpc.html for the permissions and
 https://docs.aws.amazon.com/lambda/latest/dg/configuration-vpc-internet.html for the way out: an interface of Lambda has
 no public address, so that an internet gateway is none. Where several subnets are named, Lambda may use any of them.
+Functions with the same subnet and security groups share an interface, which takes an address of the subnet:
+https://docs.aws.amazon.com/lambda/latest/dg/configuration-vpc.html#configuration-vpc-enis
 """
 
 # ruff: noqa: SLF001 - MiniStack has no public extension points; its version is pinned exactly
@@ -27,6 +29,8 @@ NEEDED: Final = (
 )
 SUBNETS_MAX: Final = 16
 SECURITY_GROUPS_MAX: Final = 5
+# https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html
+INTERFACES_OF_VPC: Final = 500
 _ANYWHERE: Final = "0.0.0.0/0"
 # The names of endpoints are those of services but for these.
 _NAMES: Final = {"pricing": "pricing.api"}
@@ -120,7 +124,35 @@ class FunctionNetworks:
                 )
         if len(set(vpcs.values())) > 1:
             return "The subnets of a function must be in the same VPC"
+        return self._no_room(subnets, groups)
+
+    def _no_room(self, subnets: list[str], groups: list[str]) -> str | None:
+        """Say why Lambda can make no interface that a function needs and no other function has."""
+        used = self._interfaces()
+        wanted = {(subnet, frozenset(groups)) for subnet in subnets} - used
+        vpc = self._vpc_of_subnet(subnets[0])
+        of_vpc = {each for each in used if self._vpc_of_subnet(each[0]) == vpc}
+        if len(of_vpc | wanted) > INTERFACES_OF_VPC:
+            # https://repost.aws/knowledge-center/lambda-hyperplane-vpc
+            return "You have exceeded the maximum limit for Lambda HyperPlane ENIs for your VPC."
+        for subnet, _ in wanted:
+            in_subnet = sum(each == subnet for each, _ in used)
+            addresses = self._backend.get_subnet(subnet).available_ip_address_count
+            if in_subnet >= addresses:
+                return (
+                    "Lambda was not able to set up VPC access for the Lambda function because one or more configured"
+                    " subnets has no available IP addresses. (StateReasonCode: SubnetOutOfIPAddresses)"
+                )
         return None
+
+    def _interfaces(self) -> set[tuple[str, frozenset[str]]]:
+        """Return (subnet, security groups) of the interfaces that the functions share."""
+        found: set[tuple[str, frozenset[str]]] = set()
+        for function in list(lambda_svc._functions.values()):
+            network = function["config"].get("VpcConfig") or {}
+            groups = frozenset(network.get("SecurityGroupIds") or ())
+            found |= {(subnet, groups) for subnet in network.get("SubnetIds") or ()}
+        return found
 
     def _vpc_of_subnet(self, subnet_id: str) -> str | None:
         for subnets in self._backend.subnets.values():

@@ -4,7 +4,9 @@ https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html,
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ServiceQuotas.html,
 https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-quota.html,
 https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/cloudwatch_limits.html,
-https://docs.aws.amazon.com/scheduler/latest/UserGuide/scheduler-quotas.html
+https://docs.aws.amazon.com/scheduler/latest/UserGuide/scheduler-quotas.html,
+https://docs.aws.amazon.com/AmazonS3/latest/userguide/BucketRestrictions.html,
+https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/APIReference/API_CreateLogGroup.html
 """
 
 # ruff: noqa: SLF001 - MiniStack has no public extension points; its version is pinned exactly
@@ -13,7 +15,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ministack.services import cloudwatch, dynamodb, eventbridge, iam, scheduler
+from ministack.services import (
+    cloudwatch,
+    cloudwatch_logs,
+    dynamodb,
+    eventbridge,
+    iam,
+    s3,
+    scheduler,
+)
 from ministack.services.cloudformation import provisioners
 
 from lab.embedded.limits.parameters import Parameters
@@ -26,6 +36,10 @@ _SUBSCRIBER: Final = (
 _RESOURCE: Final = "The requested resource exceeds the maximum number allowed."
 _ALARMS: Final = "The quota for alarms for this customer has already been reached."
 _GROUPS: Final = "Schedule group limit exceeded."
+# https://github.com/milliHQ/terraform-aws-next-js/issues/15
+_BUCKETS: Final = "You have attempted to create more buckets than allowed"
+# https://github.com/aws-cloudformation/cfn-lint/issues/773
+_LOGS: Final = "Resource limit exceeded."
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +103,20 @@ _KINDS: Final[Mapping[str, _Kind]] = {
         ("iam", "CreateRole"),
         Refusal("LimitExceeded", "Cannot exceed quota for RolesPerAccount: {}", 409),
     ),
+    "AWS::Logs::LogGroup": _Kind(
+        1_000_000,
+        lambda _: list(cloudwatch_logs._log_groups),
+        "logGroupName",
+        ("logs", "CreateLogGroup"),
+        Refusal("LimitExceededException", _LOGS),
+    ),
+    "AWS::S3::Bucket": _Kind(
+        10_000,
+        lambda _: list(s3._buckets),
+        "Bucket",
+        ("s3", "CreateBucket"),
+        Refusal("TooManyBuckets", _BUCKETS),
+    ),
     "AWS::Scheduler::ScheduleGroup": _Kind(
         500,
         lambda _: list(scheduler._schedule_groups),
@@ -114,6 +142,7 @@ class AccountCounts:
                 **handlers,
                 "create": self._counted(kind, handlers["create"]),
             }
+        self._count_buckets()
 
     def set(self, quotas: Mapping[str, Any]) -> dict[str, Any]:
         """Set the quotas of kinds by CloudFormation's names; the others are AWS's defaults.
@@ -145,6 +174,18 @@ class AccountCounts:
             return None
         found = kind.refusal
         return Refusal(found.code, found.message.format(limit), found.status)
+
+    def _count_buckets(self) -> None:
+        # The one service here whose calls are known by method and path alone.
+        create = s3._create_bucket
+
+        def checked_create(name: str, *rest: Any, **more: Any) -> Any:
+            refused = self.refusal("s3", "CreateBucket", {"Bucket": name})
+            if refused is None:
+                return create(name, *rest, **more)
+            return s3._error(refused.code, refused.message, refused.status, f"/{name}")
+
+        s3._create_bucket = checked_create
 
     def _counted(self, kind: str, create: Callable[..., Any]) -> Callable[..., Any]:
         def creating(logical_id: str, properties: Parameters, stack: str) -> Any:

@@ -86,7 +86,11 @@ def missing(world: World, folder: Path) -> list[str]:
     """Return what the check before a deployment says of that network."""
     path = folder / "production.yaml"
     path.write_text(json.dumps({"vpc": network_of(world)}))
-    aws = world.aws
+    return found_of(world.aws, path)
+
+
+def found_of(aws: EmbeddedAws, path: Path) -> list[str]:
+    """Return what the check before a deployment says of the network of its settings."""
     environment = Ec2LaunchEnvironment(
         aws.client("ec2"), aws.client("ssm"), aws.client("iam"), aws.clock
     )
@@ -130,6 +134,60 @@ def test_lambda_makes_no_function_whose_role_may_make_no_interfaces(world: World
     elsewhere = {**network, "subnets": ["subnet-0123456789abcdef0"]}
     assert "InvalidSubnetID.NotFound" in create(world, "lost", elsewhere, actions=allowed)
     assert create(world, "good", network, actions=allowed) == "made"
+
+
+def test_lambda_makes_no_interface_in_a_subnet_without_addresses(
+    world: World, tmp_path: Path
+) -> None:
+    full = full_subnet(world)
+    in_it = {**network_of(world), "subnets": [full]}
+    allowed = ["ec2:*NetworkInterface*", "ec2:DescribeSubnets"]
+    assert "no available IP addresses" in create(
+        world, "no-address", in_it, actions=allowed
+    )
+    path = tmp_path / "another.yaml"
+    path.write_text(json.dumps({"stack": "Another", "vpc": in_it}))
+    assert f"no address is free in {full}" in " ".join(found_of(world.aws, path))
+
+
+def test_functions_share_interfaces_of_which_a_vpc_has_room_for_500(world: World) -> None:
+    ec2 = world.aws.client("ec2")
+    in_vpc = vpc_of_functions(world)
+    subnets = [
+        ec2.create_subnet(CidrBlock=f"10.0.{100 + number}.0/24", **in_vpc)["Subnet"]
+        for number in range(16)
+    ]
+    network = {"subnets": [each["SubnetId"] for each in subnets]}
+    allowed = ["ec2:*NetworkInterface*", "ec2:DescribeSubnets"]
+
+    def made(name: str, group: str) -> str:
+        shared = {**network, "securityGroups": [group]}
+        return create(world, name, shared, actions=allowed)
+
+    groups = [
+        ec2.create_security_group(GroupName=name, Description=name, **in_vpc)["GroupId"]
+        for name in map("of-many-{}".format, range(32))
+    ]
+    *fitting, beyond = groups
+    for number, group in enumerate(fitting):
+        assert made(f"many-{number}", group) == "made"
+    assert "maximum limit for Lambda HyperPlane ENIs" in made("beyond", beyond)
+    assert made("sharing", fitting[0]) == "made"
+
+
+def vpc_of_functions(world: World) -> dict[str, str]:
+    subnet, _ = network_of(world)["subnets"]
+    (found,) = world.aws.client("ec2").describe_subnets(SubnetIds=[subnet])["Subnets"]
+    return {"VpcId": found["VpcId"]}
+
+
+def full_subnet(world: World) -> str:
+    """Make a subnet of the functions' VPC all of whose addresses are taken."""
+    ec2 = world.aws.client("ec2")
+    made = ec2.create_subnet(CidrBlock="10.0.200.0/28", **vpc_of_functions(world))["Subnet"]
+    for _ in range(made["AvailableIpAddressCount"]):
+        ec2.create_network_interface(SubnetId=made["SubnetId"])
+    return str(made["SubnetId"])
 
 
 def create(world: World, name: str, network: dict[str, Any], *, actions: list[str]) -> str:

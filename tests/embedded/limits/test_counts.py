@@ -26,12 +26,20 @@ def alarm(resources: Resources) -> None:
     resources.aws.client("cloudwatch").put_metric_alarm(**asked)
 
 
+def bucket(resources: Resources) -> None:
+    resources.aws.client("s3").create_bucket(Bucket=unique("bucket"))
+
+
 def bus(resources: Resources) -> None:
     resources.events.create_event_bus(Name=unique("bus"))
 
 
 def group(resources: Resources) -> None:
     resources.aws.client("scheduler").create_schedule_group(Name=unique("group"))
+
+
+def log_group(resources: Resources) -> None:
+    resources.aws.client("logs").create_log_group(logGroupName=unique("log-group"))
 
 
 def policy(resources: Resources) -> None:
@@ -68,6 +76,8 @@ KINDS: Final[dict[str, tuple[Make, dict[str, Any], str]]] = {
         {"AssumeRolePolicyDocument": json.loads(ROLE["AssumeRolePolicyDocument"])},
         "LimitExceeded",
     ),
+    "AWS::Logs::LogGroup": (log_group, {}, "LimitExceededException"),
+    "AWS::S3::Bucket": (bucket, {}, "TooManyBuckets"),
     "AWS::Scheduler::ScheduleGroup": (
         group,
         {"Name": "group"},

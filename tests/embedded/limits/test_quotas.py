@@ -37,10 +37,12 @@ def refused(code: str) -> Any:
     return pytest.raises(ClientError, match=code)
 
 
-def created(resources: Resources, **parts: dict[str, Any]) -> dict[str, Any]:
+def created(
+    resources: Resources, stack_name: str = "", **parts: dict[str, Any]
+) -> dict[str, Any]:
     """Create a stack of these resources, and return it when CloudFormation is done."""
     cloudformation = resources.aws.client("cloudformation")
-    name = unique("stack")
+    name = stack_name or unique("stack")
     template = {"Resources": parts}
     cloudformation.create_stack(
         StackName=name,

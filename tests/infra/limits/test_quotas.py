@@ -135,6 +135,15 @@ def test_a_deployment_takes_no_more_room_of_an_account_than_is_looked_for(
     assert made["AWS::IAM::ManagedPolicy"] <= before_stack.POLICIES
     assert made["AWS::Events::Rule"] <= before_stack.RULES
     assert made["AWS::DynamoDB::Table"] == before_stack.TABLES
+    # what docs/aws-limits.md says of what is not looked for, because accounts have so much more of it
+    assert made["AWS::Logs::LogGroup"] < 25
+    assert made["AWS::S3::Bucket"] == 1
+    networks = {
+        json.dumps(resource["Properties"].get("VpcConfig"))
+        for resource in whole["Resources"].values()
+        if resource["Type"] == "AWS::Lambda::Function"
+    }
+    assert len(networks) == 1
 
 
 def said(found: list[Use]) -> list[str]:

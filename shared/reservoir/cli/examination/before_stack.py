@@ -5,7 +5,7 @@ from typing import Final
 
 from botocore.exceptions import ClientError
 
-from reservoir.cli.deployment.account import REFUSED, Account, FoundStack
+from reservoir.cli.deployment.account import REFUSED, Account
 from reservoir.cli.examination.finding import Finding, Severity
 from reservoir.cli.examination.place import Place
 from reservoir.names import Function, function_name, node_log_group
@@ -111,7 +111,7 @@ def _may_take(place: Place, role: str) -> bool:
 
 def stack(place: Place) -> Iterator[Finding]:
     """Whether CloudFormation would update the stack, if there is one; what a first deployment left is replaced."""
-    found = _standing(place)
+    found = place.standing()
     if found is not None and found.hindrance is not None:
         why, advice = found.hindrance
         yield Finding(Severity.ERROR, "stack", why, advice)
@@ -120,7 +120,7 @@ def stack(place: Place) -> Iterator[Finding]:
 def names_in_use(place: Place) -> Iterator[Finding]:
     """Whether something else has a name that the stack is going to give."""
     name = place.deployment.stack
-    if _standing(place) is not None or Account(place.clients).is_left(name):
+    if place.standing() is not None or Account(place.clients).is_left(name):
         return
     taken = list(_taken(place, name))
     if taken:
@@ -148,14 +148,9 @@ def _taken(place: Place, stack: str) -> Iterator[str]:
         yield f"schedule group {timers}"
 
 
-def _standing(place: Place) -> FoundStack | None:
-    name = place.deployment.stack
-    return next((it for it in Account(place.clients).stacks() if it.name == name), None)
-
-
 def room(place: Place) -> Iterator[Finding]:
     """Whether the account's quotas have room for what the stack makes."""
-    if _standing(place) is not None:
+    if place.standing() is not None:
         return
     used = place.clients("iam").get_account_summary()["SummaryMap"]
     yield from _little_room("IAM roles", used["Roles"], used["RolesQuota"], ROLES)

@@ -50,8 +50,17 @@ def vpc(place: Place) -> Iterator[Finding]:
         yield _error(message, "name subnets of one VPC")
         return
     (vpc_id,) = vpcs
+    yield from _addresses(place, subnets)
     yield from _groups(client, network, vpc_id)
     yield from _ways(place, client, network, vpc_id)
+
+
+def _addresses(place: Place, subnets: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+    """Find subnets without an address for the interface that all functions there are going to share."""
+    full = [each["SubnetId"] for each in subnets if each["AvailableIpAddressCount"] < 1]
+    if full and place.standing() is None:
+        message = f"no address is free in {', '.join(full)}, and functions need one in each subnet"
+        yield _error(message, "free one, or name other subnets")
 
 
 def _groups(client: Any, network: FunctionNetwork, vpc_id: str) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from reservoir.cli.deployment.account import Clients
+from reservoir.cli.deployment.account import Account, Clients, FoundStack
 from reservoir.cli.deployment.deployer import qualifier_of
 from reservoir.deployment.deployment import Deployment
 from reservoir.ports.discovery import LaunchEnvironmentReader
@@ -34,3 +34,8 @@ class Place:
     def account(self) -> str:
         """Return the account that the credentials belong to."""
         return str(self.clients("sts").get_caller_identity()["Account"])
+
+    def standing(self) -> FoundStack | None:
+        """Return the deployment's stack; None where there is none yet."""
+        name = self.deployment.stack
+        return next((it for it in Account(self.clients).stacks() if it.name == name), None)
