@@ -21,6 +21,7 @@ from reservoir.deployment.deployment import read
 
 TOPIC = "arn:aws:sns:us-east-1:123456789012:pages"
 KEY = "arn:aws:kms:us-east-1:123456789012:key/volumes"
+BOUNDS = ROOT / "examples" / "iam" / "boundary.json"
 KEY_POLICY = ROOT / "examples" / "iam" / "encryption-key.json"
 BOUNDARY = "arn:aws:iam::123456789012:policy/bounds"
 STACK = "Reservoir-production"
@@ -47,7 +48,12 @@ SUBNET, GROUP = "subnet-0123456789abcdef0", "sg-0123456789abcdef0"
 NETWORK = {"subnets": [SUBNET], "securityGroups": [GROUP]}
 DEFAULT_ROUTE = {"DestinationCidrBlock": "0.0.0.0/0", "State": "active"}
 TO_NAT = {**DEFAULT_ROUTE, "NatGatewayId": "nat-1"}
+EVERYTHING_ALLOWED = {"Effect": "Allow", "Action": "*", "Resource": "*"}
+DENIED = {"Effect": "Deny", "Resource": "*"}
+BUT_LAUNCHES = {"Effect": "Allow", "NotAction": "ec2:Run*", "Resource": "*"}
 EVERYTHING_OUT = {"IpProtocol": "-1"}
+HTTPS = {"IpProtocol": "tcp", "FromPort": 443, "ToPort": 443}
+FROM_FUNCTIONS = {**HTTPS, "UserIdGroupPairs": [{"GroupId": GROUP}]}
 
 
 def networked(
@@ -57,17 +63,24 @@ def networked(
     routes: Iterable[Mapping[str, Any]] = (TO_NAT,),
     endpoints: Iterable[str] = (),
     addresses: int = 1,
+    ingress: Iterable[Mapping[str, Any]] = (FROM_FUNCTIONS,),
 ) -> dict[str, list[dict[str, Any]]]:
     """Return what EC2 shows of a VPC, by the call."""
     return {
         "Subnets": [
-            {"SubnetId": each, "VpcId": "vpc-1", "AvailableIpAddressCount": addresses}
+            {
+                "SubnetId": each,
+                "VpcId": "vpc-1",
+                "CidrBlock": "10.0.1.0/24",
+                "AvailableIpAddressCount": addresses,
+            }
             for each in subnets
         ],
         "SecurityGroups": [
-            {"GroupId": each, "VpcId": "vpc-1", "IpPermissionsEgress": list(egress)}
+            {"GroupId": each, "IpPermissionsEgress": list(egress), "IpPermissions": []}
             for each in groups
-        ],
+        ]
+        + [{"GroupId": "sg-endpoints", "IpPermissions": list(ingress)}],
         "RouteTables": [
             {
                 "RouteTableId": "rtb-1",
@@ -77,6 +90,8 @@ def networked(
         ],
         "VpcEndpoints": [
             {
+                "VpcEndpointId": f"vpce-{each}",
+                "Groups": [{"GroupId": "sg-endpoints"}],
                 "ServiceName": f"com.amazonaws.us-east-1.{each}",
                 "State": "available",
                 "VpcEndpointType": "Interface",
@@ -137,6 +152,7 @@ class AccountAsFound:
         self.forbidden: set[str] = set()  # for CloudFormation
         self.profiles = ["reservoir-production-node"]
         self.boundaries = {BOUNDARY}
+        self.bounds: Any = EVERYTHING_ALLOWED
         self.volume_key: str | None = None
         self.keys = {KEY: "Enabled"}
         self.key_policy = json.loads(KEY_POLICY.read_text())
@@ -215,9 +231,14 @@ class AccountAsFound:
     def list_tables(self) -> dict[str, Any]:
         return {"TableNames": ["table"] * self.tables}
 
-    def get_policy(self, *, PolicyArn: str) -> None:
+    def get_policy(self, *, PolicyArn: str) -> dict[str, Any]:
         if PolicyArn not in self.boundaries:
             raise MissingError
+        return {"Policy": {"DefaultVersionId": "v3"}}
+
+    def get_policy_version(self, *, PolicyArn: str, VersionId: str) -> dict[str, Any]:
+        assert (PolicyArn, VersionId) == (BOUNDARY, "v3")
+        return {"PolicyVersion": {"Document": {"Statement": self.bounds}}}
 
     def describe_key(self, *, KeyId: str) -> dict[str, Any]:
         if KeyId not in self.keys:
@@ -229,7 +250,7 @@ class AccountAsFound:
         return self.network
 
     def describe_security_groups(self, *, Filters: Any) -> dict[str, Any]:
-        assert Filters == [{"Name": "group-id", "Values": [GROUP]}]
+        assert Filters == [{"Name": "vpc-id", "Values": ["vpc-1"]}]
         return self.network
 
     def describe_route_tables(self, *, Filters: Any) -> dict[str, Any]:
@@ -464,6 +485,16 @@ BROKEN: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {"permissionsBoundary": BOUNDARY},
         "permissions-boundary",
     ),
+    "a boundary without launches": (
+        {"bounds": BUT_LAUNCHES},
+        {"permissionsBoundary": BOUNDARY},
+        "permissions-boundary",
+    ),
+    "a boundary that keeps roles": (
+        {"bounds": [EVERYTHING_ALLOWED, {**DENIED, "Action": "iam:*"}]},
+        {"permissionsBoundary": BOUNDARY},
+        "permissions-boundary",
+    ),
     "a new account": ({"free": 10}, {}, "concurrency"),
     "too little to keep": ({"free": 112}, {"reserveConcurrency": True}, "concurrency"),
     "no role of nodes": ({"roles": {SPOT_ROLE: {}}}, {}, "instance-role"),
@@ -517,6 +548,22 @@ BROKEN: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     ),
     "subnets that lead to an internet gateway": (
         {"network": networked(routes=[{**DEFAULT_ROUTE, "GatewayId": "igw-1"}])},
+        {"vpc": NETWORK},
+        "vpc",
+    ),
+    "endpoints of the default group": (
+        {"network": networked(routes=[], endpoints=SERVICES, ingress=[])},
+        {"vpc": NETWORK},
+        "vpc",
+    ),
+    "endpoints that another subnet may use": (
+        {
+            "network": networked(
+                routes=[],
+                endpoints=SERVICES,
+                ingress=[{**HTTPS, "IpRanges": [{"CidrIp": "10.0.2.0/24"}]}],
+            )
+        },
         {"vpc": NETWORK},
         "vpc",
     ),
@@ -592,7 +639,18 @@ def test_what_no_setting_asks_for_cloudformation_need_not_be_allowed(
     assert found(account, tmp_path) == []
 
 
-@pytest.mark.parametrize("network", [networked(), networked(routes=[], endpoints=SERVICES)])
+OF_THE_VPC = [{**HTTPS, "IpRanges": [{"CidrIp": "10.0.0.0/16"}]}]
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        networked(),
+        networked(routes=[], endpoints=SERVICES),
+        networked(routes=[], endpoints=SERVICES, ingress=OF_THE_VPC),
+        networked(endpoints=SERVICES, ingress=[]),
+    ],
+)
 def test_subnets_with_a_way_out_or_all_endpoints_are_no_finding(
     tmp_path: Path, network: dict[str, Any]
 ) -> None:
@@ -616,6 +674,40 @@ def test_functions_that_stand_have_their_addresses(tmp_path: Path) -> None:
     account.stacks = {STACK: "UPDATE_COMPLETE"}
     account.network = networked(addresses=0)
     assert found(account, tmp_path, vpc=NETWORK) == []
+
+
+def test_the_boundary_of_the_example_is_no_finding(tmp_path: Path) -> None:
+    account = AccountAsFound()
+    account.bounds = json.loads(BOUNDS.read_text())["Statement"]
+    everything = {"kmsKeys": [KEY], "vpc": NETWORK, "encryptionKey": KEY, "tracing": True}
+    settings: dict[str, Any] = {"permissionsBoundary": BOUNDARY, **everything}
+    assert found(account, tmp_path, **settings) == []
+
+
+def test_what_functions_can_do_without_may_be_beyond_the_boundary(tmp_path: Path) -> None:
+    account = AccountAsFound()
+    account.bounds = [EVERYTHING_ALLOWED, {**DENIED, "Action": "scheduler:*"}]
+    warning = [("permissions-boundary", Severity.WARNING.value)]
+    assert found(account, tmp_path, permissionsBoundary=BOUNDARY) == warning
+
+
+def test_a_boundary_may_leave_out_what_no_setting_asks_for(tmp_path: Path) -> None:
+    account = AccountAsFound()
+    account.bounds = [EVERYTHING_ALLOWED, {**DENIED, "Action": ["kms:*", "xray:*"]}]
+    assert found(account, tmp_path, permissionsBoundary=BOUNDARY) == []
+
+
+def test_denials_of_some_resources_or_under_conditions_are_no_finding(
+    tmp_path: Path,
+) -> None:
+    account = AccountAsFound()
+    elsewhere = {"StringNotEquals": {"aws:RequestedRegion": "us-east-1"}}
+    account.bounds = [
+        EVERYTHING_ALLOWED,
+        {**DENIED, "Action": "*", "Condition": elsewhere},
+        {**DENIED, "Action": "s3:*", "Resource": "arn:aws:s3:::audit/*"},
+    ]
+    assert found(account, tmp_path, permissionsBoundary=BOUNDARY) == []
 
 
 def test_a_key_with_the_policy_of_the_example_is_no_finding(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 Lambda's guides: https://docs.aws.amazon.com/lambda/latest/dg/configuration-vpc.html for the permissions and
 https://docs.aws.amazon.com/lambda/latest/dg/configuration-vpc-internet.html for the way out: an interface of Lambda has
-no public address, so that an internet gateway is none. Where several subnets are named, Lambda may use any of them.
+no public address, so that an internet gateway is none. An endpoint without security groups has the default one of its
+VPC, which lets in its own members alone: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_CreateVpcEndpoint.html.
+ Where several subnets are named, Lambda may use any of them.
 Functions with the same subnet and security groups share an interface, which takes an address of the subnet:
 https://docs.aws.amazon.com/lambda/latest/dg/configuration-vpc.html#configuration-vpc-enis
 """
@@ -10,6 +12,7 @@ https://docs.aws.amazon.com/lambda/latest/dg/configuration-vpc.html#configuratio
 # ruff: noqa: SLF001 - MiniStack has no public extension points; its version is pinned exactly
 
 from collections.abc import Iterator, Mapping
+from ipaddress import IPv4Network
 from itertools import chain
 from typing import Any, Final
 
@@ -32,6 +35,7 @@ SECURITY_GROUPS_MAX: Final = 5
 # https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html
 INTERFACES_OF_VPC: Final = 500
 _ANYWHERE: Final = "0.0.0.0/0"
+_HTTPS: Final = 443
 # The names of endpoints are those of services but for these.
 _NAMES: Final = {"pricing": "pricing.api"}
 _GLOBAL: Final = frozenset({"iam"})
@@ -164,8 +168,10 @@ class FunctionNetworks:
         """Whether a function's calls reach a service: from all of its subnets, by a way out or an endpoint."""
         function = lambda_svc._functions.get(function_name)
         network = {} if function is None else function["config"].get("VpcConfig") or {}
+        groups = frozenset(network.get("SecurityGroupIds") or ())
         return all(
-            self._leads_out(subnet) or self._has_endpoint(subnet, service)
+            self._lets_out(groups)
+            and (self._leads_out(subnet) or self._has_endpoint(subnet, groups, service))
             for subnet in network.get("SubnetIds") or ()
         )
 
@@ -186,7 +192,28 @@ class FunctionNetworks:
             for route in routes
         )
 
-    def _has_endpoint(self, subnet_id: str, service: str) -> bool:
+    def _lets_out(self, groups: frozenset[str]) -> bool:
+        rules = (
+            self._backend.get_security_group_from_id(each).egress_rules for each in groups
+        )
+        return any(map(_is_about_https, chain.from_iterable(rules)))
+
+    def _lets_in(self, endpoint: Any, subnet_id: str, groups: frozenset[str]) -> bool:
+        """Whether the security groups of an endpoint let functions in."""
+        default = self._backend.get_security_group_from_name("default", endpoint.vpc_id)
+        own = set(endpoint.security_group_ids) or {default.id}
+        if default.id in own & groups:
+            return True
+        block = IPv4Network(self._backend.get_subnet(subnet_id).cidr_block)
+        rules = (
+            self._backend.get_security_group_from_id(each).ingress_rules for each in own
+        )
+        return any(
+            _is_about_https(rule) and _is_from(rule, block, groups)
+            for rule in chain.from_iterable(rules)
+        )
+
+    def _has_endpoint(self, subnet_id: str, groups: frozenset[str], service: str) -> bool:
         name = _NAMES.get(service, service)
         wanted = f"com.amazonaws.{name if service in _GLOBAL else f'{self._region}.{name}'}"
         vpc = self._vpc_of_subnet(subnet_id)
@@ -198,9 +225,27 @@ class FunctionNetworks:
             if endpoint.vpc_endpoint_type == "Gateway":
                 if tables & set(endpoint.route_table_ids or ()):
                     return True
-            elif endpoint.private_dns_enabled:
+            elif endpoint.private_dns_enabled and self._lets_in(
+                endpoint, subnet_id, groups
+            ):
                 return True
         return False
+
+
+def _is_about_https(rule: Any) -> bool:
+    if rule.ip_protocol == "-1":
+        return True
+    return bool(
+        rule.ip_protocol == "tcp" and int(rule.from_port) <= _HTTPS <= int(rule.to_port)
+    )
+
+
+def _is_from(rule: Any, block: IPv4Network, groups: frozenset[str]) -> bool:
+    """Whether a rule is about one of the groups, or a whole subnet."""
+    if rule.source_group.get("GroupId") in groups:
+        return True
+    named = rule.ip_range.get("CidrIp")
+    return named is not None and block.subnet_of(IPv4Network(named))
 
 
 def _keep_network_of_resources() -> None:

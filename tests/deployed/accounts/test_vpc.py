@@ -27,6 +27,15 @@ pytestmark = pytest.mark.embedded
 STEADY: Final = "m7i.large"
 GATEWAYS: Final = ("dynamodb", "s3")
 REGION: Final = "us-east-1"
+OF_ENDPOINTS: Final = "endpoints"
+FROM_VPC: Final = [
+    {
+        "IpProtocol": "tcp",
+        "FromPort": 443,
+        "ToPort": 443,
+        "IpRanges": [{"CidrIp": "10.0.0.0/16"}],
+    }
+]
 
 
 def prepare(aws: EmbeddedAws) -> dict[str, Any]:
@@ -44,12 +53,16 @@ def prepare(aws: EmbeddedAws) -> dict[str, Any]:
     group = ec2.create_security_group(
         VpcId=vpc_id, GroupName="functions", Description="HTTPS out"
     )["GroupId"]
+    of_endpoints = ec2.create_security_group(
+        VpcId=vpc_id, GroupName=OF_ENDPOINTS, Description="HTTPS from functions"
+    )["GroupId"]
+    ec2.authorize_security_group_ingress(GroupId=of_endpoints, IpPermissions=FROM_VPC)
     for service in SERVICES:
-        make_endpoint(aws, vpc_id, service)
+        make_endpoint(aws, vpc_id, service, of_endpoints)
     return {"vpc": {"subnets": subnets, "securityGroups": [group]}}
 
 
-def make_endpoint(aws: EmbeddedAws, vpc_id: str, service: str) -> None:
+def make_endpoint(aws: EmbeddedAws, vpc_id: str, service: str, group: str) -> None:
     ec2 = aws.client("ec2")
     name = (
         f"com.amazonaws.{service}"
@@ -61,6 +74,7 @@ def make_endpoint(aws: EmbeddedAws, vpc_id: str, service: str) -> None:
             VpcId=vpc_id,
             ServiceName=name,
             VpcEndpointType="Interface",
+            SecurityGroupIds=[group],
             PrivateDnsEnabled=True,
         )
         return
@@ -107,6 +121,25 @@ def test_endpoints_for_what_functions_call_are_enough(world: World, tmp_path: Pa
     world.discover()
     world.send({"action": "submit", "workload": story_workload("steady", 1, "1")})
     world.until("it runs", lambda seen: bool(seen.launched))
+
+
+def test_endpoints_that_let_nobody_in_are_found_and_reached_by_no_function(
+    world: World, tmp_path: Path
+) -> None:
+    ec2 = world.aws.client("ec2")
+    named = [{"Name": "group-name", "Values": [OF_ENDPOINTS]}]
+    (group,) = ec2.describe_security_groups(Filters=named)["SecurityGroups"]
+    rules = {"GroupId": group["GroupId"], "IpPermissions": FROM_VPC}
+    world.aws.clock.pause()
+    ec2.revoke_security_group_ingress(**rules)
+    told = missing(world, tmp_path)
+    assert len(told) == 2  # of each subnet
+    assert all("let no HTTPS in" in message for message in told)
+    with pytest.raises(RuntimeError, match="ec2"):
+        world.reservoir.invoke(Function.DISCOVER_OFFERINGS)
+    ec2.authorize_security_group_ingress(**rules)
+    assert missing(world, tmp_path) == []
+    world.aws.clock.resume()
 
 
 def test_what_no_endpoint_leads_to_is_found_and_reached_by_no_function(

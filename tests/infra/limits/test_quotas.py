@@ -4,6 +4,7 @@ import importlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -144,6 +145,20 @@ def test_a_deployment_takes_no_more_room_of_an_account_than_is_looked_for(
         if resource["Type"] == "AWS::Lambda::Function"
     }
     assert len(networks) == 1
+
+
+def test_the_boundary_of_the_examples_has_all_that_roles_may_do_and_nothing_else(
+    whole: Mapping[str, Any],
+) -> None:
+    of_roles: set[str] = set()
+    for resource in whole["Resources"].values():
+        if resource["Properties"].get("Roles"):
+            for statement in resource["Properties"]["PolicyDocument"]["Statement"]:
+                actions = statement["Action"]
+                of_roles |= {actions} if isinstance(actions, str) else set(actions)
+    bounds = json.loads((ROOT / "examples" / "iam" / "boundary.json").read_text())
+    allowed = chain.from_iterable(each["Action"] for each in bounds["Statement"])
+    assert of_roles == set(allowed)
 
 
 def said(found: list[Use]) -> list[str]:

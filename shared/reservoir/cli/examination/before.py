@@ -9,6 +9,7 @@ from reservoir.cli.deployment.account import SPOT_ROLE
 from reservoir.cli.examination import (
     before_launches,
     before_stack,
+    boundary,
     data_key,
     execution,
     network,
@@ -209,7 +210,7 @@ CHECKS: Final[Mapping[str, Callable[[Place], Iterator[Finding]]]] = {
     "stack": before_stack.stack,
     "names": before_stack.names_in_use,
     "room": before_stack.room,
-    "permissions-boundary": before_stack.permissions_boundary,
+    "permissions-boundary": boundary.permissions_boundary,
     "concurrency": concurrency,
     "instance-role": instance_role,
     "spot-role": spot_role,

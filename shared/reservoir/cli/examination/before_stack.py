@@ -191,18 +191,3 @@ def _little_room(what: str, used: int, most: int, needed: int) -> Iterator[Findi
             message,
             "delete what is not needed, or ask Service Quotas for more",
         )
-
-
-def permissions_boundary(place: Place) -> Iterator[Finding]:
-    """Whether the policy that bounds all roles exists."""
-    arn = place.deployment.settings.permissions_boundary
-    if arn is None:
-        return
-    client = place.clients("iam")
-    try:
-        client.get_policy(PolicyArn=arn)
-    except client.exceptions.NoSuchEntityException:
-        advice = "make it, or correct permissionsBoundary"
-        yield Finding(
-            Severity.ERROR, "permissions-boundary", f"{arn} does not exist", advice
-        )
