@@ -207,7 +207,7 @@ def _polling(resources: Resources) -> Cost:
         "SQS",
         f"{len(queues)} queues with {POLLERS} long polls of {60 // POLLS_A_MIN} s each:"
         f" {len(queues) * polls / MILLION:.1f} million requests at {SQS_USD_A_MILLION:.2f},"
-        f" FIFO {SQS_FIFO_USD_A_MILLION:.2f}, a million; a look at what the bus refused each time that `collect` runs",
+        f" FIFO {SQS_FIFO_USD_A_MILLION:.2f}, a million; `collect` looks at each run for events that the bus refused",
         (sum(polls * price for price in prices) + looks * SQS_USD_A_MILLION) / MILLION,
     )
 
