@@ -243,7 +243,7 @@ class AccountAsFound:
     def describe_key(self, *, KeyId: str) -> dict[str, Any]:
         if KeyId not in self.keys:
             raise MissingError
-        return {"KeyMetadata": {"KeyState": self.keys[KeyId]}}
+        return {"KeyMetadata": {"KeyState": self.keys[KeyId], "Arn": KeyId}}
 
     def describe_subnets(self, *, Filters: Any) -> dict[str, Any]:
         assert Filters == [{"Name": "subnet-id", "Values": [SUBNET]}]
@@ -598,6 +598,11 @@ BROKEN: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {},
         "alarm-topic",
     ),
+    "a topic under a key that CloudWatch may not use": (
+        {"topics": {TOPIC: {"KmsMasterKeyId": KEY}}},
+        {},
+        "alarm-topic",
+    ),
     "a topic that takes nothing": (
         {"topics": publish_by(Service="events.amazonaws.com")},
         {},
@@ -722,6 +727,20 @@ def test_topics_that_cloudwatch_may_tell_are_no_finding(
 ) -> None:
     account = AccountAsFound()
     account.topics = publish_by(**principal)
+    assert found(account, tmp_path) == []
+
+
+def test_a_topic_under_a_key_that_lets_cloudwatch_in_is_no_finding(tmp_path: Path) -> None:
+    account = AccountAsFound()
+    account.topics = {TOPIC: {"KmsMasterKeyId": KEY}}
+    account.key_policy["Statement"].append(
+        {
+            "Effect": "Allow",
+            "Principal": {"Service": "cloudwatch.amazonaws.com"},
+            "Action": ["kms:Decrypt", "kms:GenerateDataKey*"],
+            "Resource": "*",
+        }
+    )
     assert found(account, tmp_path) == []
 
 

@@ -21,6 +21,8 @@ from reservoir.deployment.partitions import unserved
 _CONCURRENCY_MIN: Final = 15  # as of the doctor
 # Of the default policy of a topic, and what lets CloudWatch in.
 _CLOUDWATCH: Final = "cloudwatch.amazonaws.com"
+# https://docs.aws.amazon.com/sns/latest/dg/sns-key-management.html#compatibility-with-aws-services
+_TO_PUBLISH: Final = ("kms:Decrypt", "kms:GenerateDataKey")
 _PUBLISH: Final = frozenset({"sns:publish", "sns:*", "*"})
 
 
@@ -147,13 +149,22 @@ def alarm_topic(place: Place) -> Iterator[Finding]:
             "make it, or correct alarmTopic",
         )
         return
-    if attributes.get("KmsMasterKeyId", "").startswith(OF_AWS):
+    key = attributes.get("KmsMasterKeyId", "")
+    if key.startswith(OF_AWS):
         message = f"{topic} is encrypted with AWS's own key, which CloudWatch may not use"
         yield Finding(
             Severity.ERROR,
             "alarm-topic",
             message,
             "encrypt it with a key of yours that lets CloudWatch in",
+        )
+    elif key and not _lets_cloudwatch_in(place.clients("kms"), key):
+        message = f"the policy of {key}, with which {topic} is encrypted, does not let CloudWatch in"
+        yield Finding(
+            Severity.ERROR,
+            "alarm-topic",
+            message,
+            f"allow {_CLOUDWATCH} {' and '.join(_TO_PUBLISH)}",
         )
     if not _may_be_notified(attributes.get("Policy")):
         message = f"the policy of {topic} lets neither this account nor CloudWatch publish"
@@ -163,6 +174,13 @@ def alarm_topic(place: Place) -> Iterator[Finding]:
             message,
             "allow cloudwatch.amazonaws.com to sns:Publish",
         )
+
+
+def _lets_cloudwatch_in(client: Any, key: str) -> bool:
+    arn = client.describe_key(KeyId=key)["KeyMetadata"]["Arn"]
+    policy = json.loads(client.get_key_policy(KeyId=arn, PolicyName="default")["Policy"])
+    allowing = [each for each in policy["Statement"] if each["Effect"] == "Allow"]
+    return all(data_key.allows(allowing, _CLOUDWATCH, action) for action in _TO_PUBLISH)
 
 
 def _may_be_notified(policy: str | None) -> bool:

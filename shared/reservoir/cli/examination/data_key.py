@@ -48,12 +48,13 @@ def _lets_in(place: Place, key: str, policy: Mapping[str, Any]) -> Iterator[Find
         f"logs.{place.region}.amazonaws.com": ("no log group can be made", _TO_LOG),
     }
     for principal, (without, actions) in needed.items():
-        if not all(_allows(statements, principal, action) for action in actions):
+        if not all(allows(statements, principal, action) for action in actions):
             message = f"the policy of {key} does not let {principal} in: {without}"
             yield _error(message, "take the statements of examples/iam/encryption-key.json")
 
 
-def _allows(statements: Iterable[Mapping[str, Any]], principal: str, action: str) -> bool:
+def allows(statements: Iterable[Mapping[str, Any]], principal: str, action: str) -> bool:
+    """Whether statements that allow something let a principal take an action; conditions are not checked."""
     return any(
         _lets(statement, principal) and _covers(statement, action)
         for statement in statements
