@@ -54,6 +54,30 @@ def test_what_was_chosen_comes_first_then_from_cheap_to_dear() -> None:
     assert found[-1].reason.startswith("dearer by ")
 
 
+def test_reserved_places_come_in_the_order_in_which_plans_use_them() -> None:
+    """As each reservation fills up, the next plan chooses the place that was told next."""
+    soon = reservation("r-soon", "large", 1, end_at=NOW + timedelta(hours=30))
+    base = fx_reserved(soon)
+    status = base.node_classes[0].status
+    known = replace(status, reservation_ids=(*status.reservation_ids, "r-soon"))
+    node_classes = (replace(base.node_classes[0], status=known),)
+    snapshot = with_demand(
+        replace(base, node_classes=node_classes), demand(workload("job", cpu=1500))
+    )
+    first = [each.offering.reservation_id for each in of(snapshot)]
+    told_in_order = [each for each in first if each is not None]
+    used: list[str] = []
+    while (chosen := of(snapshot)[0].offering.reservation_id) is not None:
+        used.append(chosen)
+        left = [
+            replace(each, free_units=0) if each.id == chosen else each
+            for each in snapshot.reservations
+        ]
+        snapshot = replace(snapshot, reservations=tuple(left))
+    assert told_in_order == used
+    assert len(used) > 2
+
+
 def test_the_price_is_for_all_replicas() -> None:
     found = of(job(4))
     large = next(each for each in found if each.offering.instance_type == "large")

@@ -12,6 +12,8 @@ from reservoir.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD, usd
 from reservoir.core.solver.problem.catalogue import LaunchOption
 from reservoir.core.solver.problem.groups import Group, SchedulingProblem
 from reservoir.core.solver.problem.nodes import NodeFacts
+from reservoir.core.solver.problem.option_order import OrderKey, is_tiny, reserved_key
+from reservoir.core.solver.problem.vectors import largest_share
 from reservoir.core.solver.solution.candidates import Candidates
 from reservoir.core.solver.solution.partial_plan import PartialPlan
 
@@ -33,7 +35,6 @@ class Alternative:
     price_micro_usd_per_hour: int | None = None
 
 
-# Branches: comprehensions of a line each; only one question decides.
 def alternatives(
     snapshot: Snapshot,
     plan: Plan,
@@ -45,9 +46,10 @@ def alternatives(
 ) -> tuple[Alternative, ...]:
     """Return the places that a plan chose for a workload and the next best, at most ``limit`` beside those chosen.
 
-    Places that could have served come first, the cheapest first; then those that could not, the nearest first. Each
-    place is judged alone, for all of the workload: a plan also considers which other workloads are on a node. Nothing
-    for a workload of which no replica was pending.
+    Places that could have served come first, in the order in which a plan would use them: reserved units, then what
+    would be bought, the cheapest first. Then come those that could not, the nearest first. Each place is judged alone,
+    for all of the workload: a plan also considers which other workloads are on a node. Nothing for a workload of which
+    no replica was pending.
     """
     problem = SchedulingProblem.of(snapshot, now, policy)
     found = _group_of(problem, workload_key)
@@ -55,9 +57,10 @@ def alternatives(
         return ()
     group, count = found
     judge = _Judge(snapshot, plan, workload_key)
-    options = Candidates(problem.catalogue, problem.groups).of(group.relaxed[-1])
+    candidates = Candidates(problem.catalogue, problem.groups)
+    order = _Order(candidates, group, count)
+    options = sorted(candidates.of(group.relaxed[-1]), key=order.key)
     served = [judge.served(option, -(-count // fitting)) for option, fitting in options]
-    served.sort(key=lambda item: (item.price_micro_usd_per_hour or 0, *_name(item)))
     known = {(item.node_pool_name, item.offering) for item in served}
     reasons = Reasons(PartialPlan(problem, NodeFacts(problem.catalogue, problem.terms)))
     refused = [
@@ -88,14 +91,28 @@ def _refused(reasons: Reasons, group: Group) -> Iterable[Alternative]:
     )
 
 
-def _name(item: Alternative) -> tuple[str, ...]:
-    key = item.offering
-    return (
-        key.instance_type,
-        key.zone_id,
-        key.reservation_id or key.capacity_type,
-        item.node_pool_name,
-    )
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """The order in which a plan uses places for a group of so many replicas."""
+
+    candidates: Candidates
+    group: Group
+    count: int
+
+    def key(self, place: tuple[LaunchOption, int]) -> OrderKey:
+        option, fitting = place
+        if option.reservation is None:
+            node_count = -(-self.count // fitting)
+            return 1, node_count * option.price, option.index
+        copies = min(self.count, fitting)
+        load = [asked * copies for asked in self.group.request]
+        order = reserved_key(
+            option,
+            self.candidates.flexibility[option.requirement_sets],
+            option.reservation.free_units,
+            tiny=is_tiny(largest_share(load, option.allocatable)),
+        )
+        return 0, *order
 
 
 class _Judge:
