@@ -106,7 +106,18 @@ def test_a_known_kind_that_cannot_be_read_is_an_error(damage: dict[str, Any]) ->
 
 @pytest.mark.parametrize(
     "time",
-    ["", "soon", 17, None, "0001-01-01T00:00:00+14:00", "Thu, 99 Jan 2026 00:00:00 GMT"],
+    [
+        *(
+            "",
+            "soon",
+            17,
+            None,
+            "0001-01-01T00:00:00+14:00",
+            "Thu, 99 Jan 2026 00:00:00 GMT",
+        ),
+        *("0001-01-01T00:00:00Z", "1970-01-01T00:00:00Z", "9999-12-31T23:59:59Z"),
+        "2028-01-01T00:00:00Z",  # no interruption is warned of so long before
+    ],
 )
 def test_a_warning_without_a_readable_time_is_a_warning(time: object) -> None:
     event = golden("reservation_interruption_block")
@@ -124,9 +135,16 @@ def test_any_time_that_an_event_has_is_read_or_refused(time: str) -> None:
         parse_notice(golden("instance_state_running") | {"time": time})
 
 
-@pytest.mark.parametrize("time", [None, "", "yesterday", 17, "99:99"])
+@pytest.mark.parametrize(
+    "time",
+    [
+        *(None, "", "yesterday", 17, "99:99"),
+        *("0001-01-01T00:00:00Z", "1970-01-01T00:00:00Z", "9999-12-31T23:59:59Z"),
+        "2026-11-20T21:31:00Z",  # after its message
+    ],
+)
 def test_an_event_whose_time_nobody_can_read_has_that_of_its_message(time: object) -> None:
-    sent_at = datetime(2026, 3, 1, 12, 0, 5, tzinfo=UTC)
+    sent_at = datetime(2026, 11, 20, 21, 29, 59, tzinfo=UTC)
     wanted = EXPECTED["spot_interruption"]
     assert wanted is not None
     event = golden("spot_interruption") | {"time": time}

@@ -8,7 +8,7 @@ therefore taken from ``detail``, and fields that are not needed are not read.
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from typing import Any, Final
@@ -56,6 +56,14 @@ class Notice:
     due_at: datetime | None = None
 
 
+# EC2 began in 2006. What lies outside these years stands for no time at all: the epoch, or the year 1 or 9999.
+_FIRST_YEAR: Final = 2006
+_LAST_YEAR: Final = 2199
+# EC2 takes instances of a block back from 30 minutes before its end on, of an UltraServer from 60, and warns before
+# that; of interruptible reservations it warns two minutes ahead.
+_INTERRUPTION_LEAD_MAX: Final = timedelta(hours=2)
+
+
 class NoticeError(ValueError):
     """The event is of a known kind and lacks what that kind must have."""
 
@@ -65,7 +73,7 @@ def parse_notice(
 ) -> Notice | None:
     """Return the notice of an EventBridge event, or None for a kind (or a variant of one) that needs no reaction.
 
-    ``sent_at``, when it came to the queue, stands for a time of its own that nobody can read.
+    ``sent_at``, when it came to the queue, stands for a time of its own that nobody can read, or that lies after it.
 
     Raises
     ------
@@ -82,7 +90,9 @@ def parse_notice(
     if reader is None:
         return None
     at = _moment_if_readable(event.get("time")) or sent_at
-    return reader(detail, _moment(event.get("time")) if at is None else at)
+    if at is None:
+        at = _moment(event.get("time"))
+    return reader(detail, at if sent_at is None else min(at, sent_at))
 
 
 def told_at(event: Mapping[str, Any]) -> datetime:
@@ -126,8 +136,10 @@ def _rebalance(detail: Mapping[str, Any], at: datetime) -> Notice:
 
 
 def _reservation_interruption(detail: Mapping[str, Any], at: datetime) -> Notice:
-    # without one, the usual notice is assumed
+    # without one, or with one that no such warning has, the usual notice is assumed
     due_at = _moment_if_readable(detail.get("instance-termination-time"))
+    if due_at is not None and due_at - at > _INTERRUPTION_LEAD_MAX:
+        due_at = None
     return Notice(
         NoticeKind.RESERVATION_INTERRUPTION, at, (_instance_id(detail),), due_at=due_at
     )
@@ -254,13 +266,16 @@ def _moment(value: object) -> datetime:
     if not isinstance(value, str):
         raise NoticeError("the event has no time")
     try:
-        moment = _parsed(value)
-        return (
-            moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        parsed = _parsed(value)
+        moment = (
+            parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
         )
     except (ValueError, OverflowError) as error:
         # the latter at the ends of the calendar, and for absurd offsets
         raise NoticeError(f"not a time: {value[:40]!r}") from error
+    if not _FIRST_YEAR <= moment.year <= _LAST_YEAR:
+        raise NoticeError(f"not a time of EC2's: {value[:40]!r}")
+    return moment
 
 
 def _parsed(value: str) -> datetime:
