@@ -1,13 +1,15 @@
 """Accelerators of the types of the last years, as EC2 describes them (moto's copy of its answer)."""
 
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
 import pytest
 
 from lab.embedded.ec2.market.catalogue import instance_types
+from lab.fakes.pages import Pages
 from reservoir.adapters.ec2.accelerators import accelerators
-from reservoir.adapters.ec2.instance_types import parse
+from reservoir.adapters.ec2.instance_types import Ec2InstanceTypeReader, parse
 from reservoir.core.scheduling_terms import labels
 
 GPU = "nvidia.com/gpu"
@@ -79,6 +81,58 @@ def test_all_types_of_an_answer_are_read() -> None:
         )
         > 1_300
     )
+
+
+NEEDED = {
+    "InstanceType": "x9.large",
+    "MemoryInfo": {"SizeInMiB": 1024},
+    "VCpuInfo": {"DefaultVCpus": 2},
+    "ProcessorInfo": {"SupportedArchitectures": ["x86_64"]},
+    "NetworkInfo": {},
+}
+
+
+@pytest.mark.parametrize("lacks", [key for key in NEEDED if key != "InstanceType"])
+def test_a_type_that_lacks_what_all_have_hides_no_other(lacks: str) -> None:
+    odd = {key: value for key, value in NEEDED.items() if key != lacks}
+    assert listed(odd, instance_types()["m7i.large"]) == ["m7i.large"]
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"NeuronInfo": {"NeuronDevices": [{"Name": "Trainium9", "Count": 4}]}},
+        {"NeuronInfo": {"NeuronDevices": [{"Name": "Trainium9"}]}},
+        {"GpuInfo": {"Gpus": [{"Manufacturer": "NVIDIA"}]}},
+        {"GpuInfo": {"Gpus": [{"Count": 2, "GpuPartitionSize": 0.5}]}},
+        {"InferenceAcceleratorInfo": {"Accelerators": [{}]}},
+        {"NetworkInfo": {"EfaInfo": {"MaximumEfaInterfaces": 1}, "NetworkCards": [{}]}},
+    ],
+)
+def test_a_type_is_read_whatever_its_accelerators_and_cards_lack(told: Any) -> None:
+    assert listed(NEEDED | told) == ["x9.large"]
+
+
+class Describing:
+    """EC2, which answers that there are these types."""
+
+    def __init__(self, described: Sequence[Any]) -> None:
+        self._described = described
+
+    def get_paginator(self, operation: str) -> "Describing":
+        assert operation == "describe_instance_types"
+        return self
+
+    def paginate(self, **_: Any) -> Pages:
+        return Pages([{"InstanceTypes": list(self._described)}])
+
+
+def listed(*described: Any) -> list[str]:
+    client: Any = Describing(described)
+    reader = Ec2InstanceTypeReader(
+        client, region="us-east-1", vm_memory_overhead=Fraction("0.075")
+    )
+    return [found.instance_type.name for found in reader.list_types()]
 
 
 def test_parts_of_gpus_say_so_and_whole_ones_do_not() -> None:

@@ -42,8 +42,9 @@ def accelerators(info: Mapping[str, Any]) -> dict[str, int]:
         add(_GPU_RESOURCES.get(gpu.get("Manufacturer", "")), gpu_count(gpu))
     devices = _neuron_devices(info)
     for device in devices:
-        add(_NEURON, device["Count"])
-        add(_NEURON_CORE, device["Count"] * device["CoreInfo"]["Count"])
+        count = device.get("Count", 0)
+        add(_NEURON, count)
+        add(_NEURON_CORE, count * device.get("CoreInfo", {}).get("Count", 0))
     for accelerator in info.get("InferenceAcceleratorInfo", {}).get("Accelerators", []):
         resource = _INFERENCE_RESOURCES.get(accelerator.get("Manufacturer", ""))
         if resource != _NEURON or not devices:

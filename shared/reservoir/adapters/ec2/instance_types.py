@@ -1,7 +1,8 @@
 """DescribeInstanceTypes and DescribeInstanceTypeOfferings, read as Karpenter reads them."""
 
+import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from math import ceil
 from typing import TYPE_CHECKING, Any, Final
@@ -34,6 +35,7 @@ _ARM64_HIDDEN_MIB: Final = 64
 _ROOT_VOLUME_BYTES: Final = 20 << 30
 _EFA_TYPES: Final = frozenset({"efa", "efa-only"})
 _NAME: Final = re.compile(r"(?P<category>[a-z]+)(-[0-9]+tb)?(?P<generation>[0-9]+)")
+_log = logging.getLogger(__name__)
 
 
 class Ec2InstanceTypeReader:
@@ -59,11 +61,17 @@ class Ec2InstanceTypeReader:
                 ]
             )
             described = list(pages.search("InstanceTypes[]"))
-        parsed = {
-            info["InstanceType"]: parse(info, self._region, self._vm_memory_overhead)
-            for info in described
-        }
-        return tuple(parsed[name] for name in sorted(parsed))
+        found = {each.instance_type.name: each for each in self._readable(described)}
+        return tuple(found[name] for name in sorted(found))
+
+    def _readable(self, described: Iterable[Mapping[str, Any]]) -> Iterator[DiscoveredType]:
+        """Read the types; one without what every other has is left out, and hides none of them."""
+        for info in described:
+            try:
+                yield parse(info, self._region, self._vm_memory_overhead)
+            except (LookupError, TypeError) as error:
+                name = info.get("InstanceType")
+                _log.warning("instance type %s cannot be read: lacks %s", name, error)
 
     def list_zones(self) -> ZoneOfferings:
         """Return where each type is sold."""
@@ -117,7 +125,8 @@ def parse(
 
 def _architecture(info: Mapping[str, Any]) -> str:
     supported = info["ProcessorInfo"]["SupportedArchitectures"]
-    return next(_ARCHITECTURES[name] for name in supported if name in _ARCHITECTURES)
+    known = [_ARCHITECTURES[name] for name in supported if name in _ARCHITECTURES]
+    return known[0]
 
 
 def _pods(info: Mapping[str, Any]) -> int:
@@ -145,7 +154,8 @@ def _efa_cards(network: Mapping[str, Any]) -> tuple[EfaCard, ...]:
     """Read on which cards EFAs go; a description without interface types is older than cards that carry none."""
     count = network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 0)
     cards = sorted(
-        network.get("NetworkCards", []), key=lambda card: card["NetworkCardIndex"]
+        [card for card in network.get("NetworkCards", []) if "NetworkCardIndex" in card],
+        key=lambda card: card["NetworkCardIndex"],
     )
     able = [
         card
