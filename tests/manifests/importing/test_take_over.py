@@ -278,7 +278,9 @@ def test_karpenter_keeps_its_manifests_and_variables_are_named() -> None:
         ("__CLUSTER__", "CLUSTER"),
         ("{{ .Values.cluster }}", ".Values.cluster"),
         ("@@CLUSTER@@", "CLUSTER"),
-        ("YOUR_CLUSTER", "your_cluster"),
+        ("YOUR_CLUSTER", "your.cluster"),
+        ("role-change-me", "role-change.me"),
+        ("<path:secret/data/eks#cluster>", "pathsecretdataekscluster"),
         ("sg-xxxxxxxx", "sg-00000000"),
     ],
 )

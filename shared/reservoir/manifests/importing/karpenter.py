@@ -100,15 +100,12 @@ def _name_of(variable: str) -> str:
     name = "".join(filter(_is_plain, variable)).strip("_")
     if VARIABLE.search(name) is None:
         return name
-    # YOUR_NAME and its like are in capitals, your-name has its hyphen; of an id without digits only the form is known
-    for plainer in (
-        name.lower(),
-        name.replace("-me", "_me"),
-        name.replace("your-", "your_"),
-    ):
+    # PLACEHOLDER and its like are in capitals, your-name has a hyphen; of an id without digits only the form is known
+    small = name.lower()
+    for plainer in (small, small.replace("-", ".").replace("_", ".")):
         if VARIABLE.search(plainer) is None:
             return plainer
-    return name.lower().replace("x", "0")
+    return small.replace("x", "0")
 
 
 def _is_plain(character: str) -> bool:

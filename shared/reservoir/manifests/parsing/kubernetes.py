@@ -45,6 +45,14 @@ _INSTEAD: Final[Mapping[tuple[str, str], str]] = {
     " karpenter.k8s.aws/v1: role, subnetSelectorTerms, securityGroupSelectorTerms, capacityReservationSelectorTerms and"
     " tags carry over, amiSelectorTerms must be added, and ephemeralStorage becomes blockDeviceMappings",
     (
+        "OpenshiftEC2NodeClass",
+        "karpenter.hypershift.openshift.io",
+    ): "OpenShift makes an EC2NodeClass of karpenter.k8s.aws/v1 of it: bring that one along",
+    (
+        "CapacityBuffer",
+        "autoscaling.x-k8s.io",
+    ): "room ahead of demand is kept in reserved units alone: give their NodePool warmReserved",
+    (
         "NodeClaim",
         "karpenter.sh",
     ): "Reservoir makes its own claims for workloads: leave it out",

@@ -39,7 +39,7 @@ from reservoir.manifests.parsing.structure import (
     check_size,
     refuse,
 )
-from reservoir.manifests.parsing.variables import unrendered
+from reservoir.manifests.parsing.variables import commented, unrendered
 
 MOST_DOCUMENTS: Final = 1_000  # of one file
 _MOST_COMPLAINTS: Final = 100
@@ -110,6 +110,9 @@ def load_as_far_as_possible(
         check_size(len(encoded), source=source)
         decoded = encoded.decode("utf-8-sig")
         documents.extend(_documents(decoded, source, problems))
+        absent = commented(decoded, source)
+        if absent:
+            return (), (*problems, *absent)
     except ManifestError as error:
         is_form = any(problem.rule == "key" for problem in error.problems)
         problems.extend((is_form and unrendered(decoded, source)) or error.problems)
