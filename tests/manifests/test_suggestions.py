@@ -186,6 +186,8 @@ def test_what_cannot_be_repaired_gets_no_suggestion() -> None:
         (f"{POOL_SPEC}.taints.0.operator", "Exists", "is not a known field"),
         (f"{POOL_SPEC}.nodeClassRef.group", "eks.amazonaws.com", "is of EKS Auto Mode"),
         (f"{POOL_SPEC}.nodeClassRef.kind", "NodeClass", "is of EKS Auto Mode"),
+        (f"{POOL_SPEC}.nodeClassRef.kind", "AKSNodeClass", "is of Karpenter for Azure"),
+        (f"{POOL_SPEC}.nodeClassRef.kind", "HyperpodNodeClass", "is of SageMaker HyperPod"),
     ],
 )
 def test_a_hint_never_names_what_was_refused_or_is_elsewhere(

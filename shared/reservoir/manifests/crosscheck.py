@@ -196,7 +196,7 @@ def _pool_doubts(
 ) -> Iterator[Doubt]:
     for key in pool.requirements:
         hint = None if key in labels.WELL_KNOWN else names.nearest(key, labels.WELL_KNOWN)
-        if hint is not None:
+        if hint is not None or labels.is_of_other_provider(key):
             message = (
                 f"{key} is not a label that Reservoir or EC2 sets: "
                 "every node of the pool will carry it as a custom"

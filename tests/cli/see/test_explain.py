@@ -119,6 +119,7 @@ def test_a_node_that_is_replaced_and_its_replacement(world: DisruptWorld) -> Non
     assert (gone["state"], gone["disruption"]["status"]) == ("terminated", "gone")
     why = "cheaper capacity can hold its replicas, which saves 98.3200 USD an hour"
     assert gone["disruption"]["text"].startswith(why)
+    assert "drains until" not in explain(world, "node", old.id).stdout
 
 
 def test_a_node_that_drains_by_hand_says_for_whom_and_why(world: DisruptWorld) -> None:

@@ -217,6 +217,16 @@ def test_a_pool_that_misspells_a_label() -> None:
     assert (doubt.rule, doubt.suggestion) == ("custom-label", "topology.kubernetes.io/zone")
 
 
+@pytest.mark.parametrize(
+    "key", ["karpenter.azure.com/sku-family", "karpenter.k8s.gcp/instance-family"]
+)
+def test_a_pool_that_asks_by_the_label_of_another_cloud(key: str) -> None:
+    foreign = pool((key, Operator.IN, ["D"]))
+    (doubt,) = cross_check(ObjectSet([foreign], [NODE_CLASS]))
+    assert doubt.rule == "custom-label"
+    assert key in doubt.message
+
+
 def test_a_workload_that_misspells_a_resource() -> None:
     workload = replace(
         WORKLOAD, requests=Resources.of({"nvidia.com/gpus": 8, "example.com/licence": 1})

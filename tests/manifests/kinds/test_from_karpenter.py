@@ -186,6 +186,11 @@ def test_the_version_that_reservoir_printed_counts() -> None:
             "Make it an EC2NodeClass of karpenter.k8s.aws/v1",
         ),
         (
+            "HyperpodNodeClass",
+            "karpenter.sagemaker.amazonaws.com/v1",
+            "write an EC2NodeClass of karpenter.k8s.aws/v1",
+        ),
+        (
             "OpenshiftEC2NodeClass",
             "karpenter.hypershift.openshift.io/v1beta1",
             "OpenShift makes an EC2NodeClass",
@@ -410,6 +415,13 @@ def test_ordinary_signs_are_no_variables() -> None:
         (
             "spec:\n  role: %ROLE%\n",
             [(2, "holds %ROLE%, which nothing has replaced: render the template first")],
+        ),
+        (
+            "spec:\n%{ for key in keys ~}\n  ${key}: a\n%{ endfor ~}\n",
+            [
+                (2, "holds %{ for key in keys ~}, which nothing has replaced: render the template first"),
+                (4, "holds %{ endfor ~}, which nothing has replaced: render the template first"),
+            ],
         ),
         (
             "#@ load('@ytt:data', 'data')\nmetadata:\n  name: #@ data.values.name\n",

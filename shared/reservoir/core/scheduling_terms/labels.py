@@ -23,6 +23,7 @@ DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
 
 _AWS: Final = "karpenter.k8s.aws/"
 _AUTO_MODE: Final = "eks.amazonaws.com/"
+_OWN_DOMAINS: Final = frozenset({"karpenter.sh", "karpenter.k8s.aws"})
 NODE_CLASS: Final = _AWS + "ec2nodeclass"
 CAPACITY_RESERVATION_ID: Final = _AWS + "capacity-reservation-id"
 CAPACITY_RESERVATION_TYPE: Final = _AWS + "capacity-reservation-type"
@@ -200,6 +201,12 @@ def stable_value(key: str, value: str) -> str:
 def is_of_auto_mode(key: str) -> bool:
     """Whether a label is EKS Auto Mode's own and has no counterpart: no node has it."""
     return key.startswith(_AUTO_MODE) and key not in _STABLE_KEYS
+
+
+def is_of_other_provider(key: str) -> bool:
+    """Whether a label is set by Karpenter for another cloud, such as ``karpenter.azure.com/sku-family``."""
+    where = domain(key)
+    return where.startswith("karpenter.") and where not in _OWN_DOMAINS
 
 
 def domain(key: str) -> str:

@@ -70,12 +70,27 @@ def _check_template_label(key: str) -> str:
     return key
 
 
-def _refuse_auto_mode(value: Any) -> Any:
-    if value in ("eks.amazonaws.com", "NodeClass"):
-        message = (
-            f"{value} is of EKS Auto Mode, which launches its own nodes: make an EC2NodeClass of karpenter.k8s.aws/v1,"
-            " and name that"
-        )
+# Groups and kinds of node classes that a nodeClassRef may name elsewhere, and whose they are.
+_OTHER_CLASSES: Final[Mapping[str, str]] = {
+    "eks.amazonaws.com": "EKS Auto Mode, which launches its own nodes",
+    "NodeClass": "EKS Auto Mode, which launches its own nodes",
+    "karpenter.sagemaker.amazonaws.com": "SageMaker HyperPod, which launches its own nodes",
+    "HyperpodNodeClass": "SageMaker HyperPod, which launches its own nodes",
+    "karpenter.azure.com": "Karpenter for Azure",
+    "AKSNodeClass": "Karpenter for Azure",
+    "karpenter.k8s.gcp": "Karpenter for Google Cloud",
+    "GCENodeClass": "Karpenter for Google Cloud",
+    "oci.oraclecloud.com": "Karpenter for Oracle Cloud",
+    "OCINodeClass": "Karpenter for Oracle Cloud",
+    "karpenter.kwok.sh": "Karpenter's tests without a cloud",
+    "KWOKNodeClass": "Karpenter's tests without a cloud",
+}
+
+
+def _refuse_other_classes(value: Any) -> Any:
+    whose = _OTHER_CLASSES.get(value) if isinstance(value, str) else None
+    if whose is not None:
+        message = f"{value} is of {whose}: make an EC2NodeClass of karpenter.k8s.aws/v1, and name that"
         raise broken("not-served", message)
     return value
 
@@ -170,10 +185,10 @@ class NodeClassRef(Model):
         "apiVersion": "v1 names the group alone, karpenter.k8s.aws, as group"
     }
 
-    group: Annotated[Literal["karpenter.k8s.aws"], BeforeValidator(_refuse_auto_mode)] = (
-        "karpenter.k8s.aws"
-    )
-    kind: Annotated[Literal["EC2NodeClass"], BeforeValidator(_refuse_auto_mode)] = (
+    group: Annotated[
+        Literal["karpenter.k8s.aws"], BeforeValidator(_refuse_other_classes)
+    ] = "karpenter.k8s.aws"
+    kind: Annotated[Literal["EC2NodeClass"], BeforeValidator(_refuse_other_classes)] = (
         "EC2NodeClass"
     )
     name: ObjectName

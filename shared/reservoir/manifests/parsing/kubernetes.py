@@ -45,6 +45,11 @@ _INSTEAD: Final[Mapping[tuple[str, str], str]] = {
     " karpenter.k8s.aws/v1: role, subnetSelectorTerms, securityGroupSelectorTerms, capacityReservationSelectorTerms and"
     " tags carry over, amiSelectorTerms must be added, and ephemeralStorage becomes blockDeviceMappings",
     (
+        "HyperpodNodeClass",
+        "karpenter.sagemaker.amazonaws.com",
+    ): "SageMaker HyperPod launches its own nodes: write an EC2NodeClass of karpenter.k8s.aws/v1, and instance types"
+    " without ml.",
+    (
         "OpenshiftEC2NodeClass",
         "karpenter.hypershift.openshift.io",
     ): "OpenShift makes an EC2NodeClass of karpenter.k8s.aws/v1 of it: bring that one along",

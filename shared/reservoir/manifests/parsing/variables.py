@@ -42,7 +42,7 @@ VARIABLE: Final = re.compile(
 )
 # Of these a file is no YAML, or another one, until they are replaced; the others are texts.
 _OF_TEMPLATES: Final = re.compile(
-    r"\{\{.{1,200}?\}\}|\{%.{1,200}?%\}|[:-] +(?:%[A-Z][A-Z0-9_]{1,63}%|@@?[A-Z][A-Z0-9_]{1,63}@@?)"
+    r"\{\{.{1,200}?\}\}|\{%.{1,200}?%\}|%\{.{1,200}?\}|[:-] +(?:%[A-Z][A-Z0-9_]{1,63}%|@@?[A-Z][A-Z0-9_]{1,63}@@?)"
 )
 # ytt writes what a value is to be into a comment: the file is YAML, and its values are absent.
 _OF_YTT: Final = re.compile(r"(?:[:-]|^) *#@ +\S.{0,199}")

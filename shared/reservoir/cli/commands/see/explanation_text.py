@@ -30,7 +30,7 @@ def node_lines(found: NodeExplanation) -> Iterator[str]:
     yield f"  disruption  {standing.status}: {standing.text}{_by(standing.decision_id, standing.decided_at)}"
     if standing.replaced_by:
         yield f"              replaced by {', '.join(standing.replaced_by)}"
-    if standing.deadline:
+    if standing.deadline and standing.status != "gone":
         yield f"              drains until {_time(standing.deadline)}"
 
 
