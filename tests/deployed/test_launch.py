@@ -18,7 +18,7 @@ from lab.fakes.manifests import workload_manifest
 from lab.story.policies import one_type_pool, write_manifests
 from lab.story.world import World
 from reservoir import names
-from reservoir.adapters.aws_errors import SERVICE_TROUBLE_CODES
+from reservoir.adapters.aws_errors import IDEMPOTENCY_CODES, SERVICE_TROUBLE_CODES
 from reservoir.names import DEPLOYMENT, Function
 
 pytestmark = pytest.mark.embedded
@@ -34,6 +34,13 @@ SILENT: Final = dict(
         strict=True,
     )
 )
+# Types for what EC2 says of a token that it knows with another request: of the whole call, of its repeat, of a pool.
+KNOWN_TOKENS: Final = {
+    "known-token": "m6id.2xlarge",
+    "known-repeat": "r6id.2xlarge",
+    "known-in-pool": "c6id.2xlarge",
+}
+(MISMATCH,) = IDEMPOTENCY_CODES
 MIXED: Final = ("c6a.2xlarge", "m6a.2xlarge", "r6a.2xlarge")
 OTHER_ROLE: Final = "somebody-elses-role"
 _TRUST: Final = {
@@ -71,11 +78,15 @@ def policy(world: World, tmp_path_factory: pytest.TempPathFactory) -> None:
     ]
     for code, family in SILENT.items():
         manifests += one_type_pool(code.lower(), f"{family}.2xlarge", ["spot", "on-demand"])
+    for story, instance_type in KNOWN_TOKENS.items():
+        manifests += one_type_pool(story, instance_type, ["spot", "on-demand"])
     mixed = one_type_pool("mixed", MIXED[0], ["reserved", "spot", "on-demand"])
     mixed[1]["spec"]["template"]["spec"]["requirements"][1]["values"] = list(MIXED)
     manifests += mixed
     world.apply(write_manifests(tmp_path_factory.mktemp("policy"), manifests))
     world.discover()
+    # dry runs of the classes are calls of CreateFleet, too, and would be hit by what is meant for launches
+    world.aws.clock.advance(timedelta(minutes=2))
 
 
 def submit(world: World, name: str, story: str, replicas: int = 1, **spec: Any) -> str:
@@ -316,6 +327,55 @@ def test_a_whole_call_without_an_answer_leads_to_the_next_market_within_two_minu
     assert node["capacityType"] == "on-demand"
     assert world.aws.clock.now() - started_at <= timedelta(minutes=2)
     assert f"gave no answer ({code})" in failure(world, key)["detail"]["message"]
+    assert {it.id for it in world.seen.live()} - before == {node["instanceId"]}
+
+
+def test_a_token_that_ec2_knows_otherwise_leads_to_the_next_market_within_two_minutes(
+    world: World,
+) -> None:
+    world.aws.ec2("fail_calls", operation="CreateFleet", code=MISMATCH, status=400)
+    before = {instance.id for instance in world.look().live()}
+    started_at = world.aws.clock.now()
+    key = submit(world, "known-token", "known-token")
+    (node,) = runs(world, key)
+    assert node["capacityType"] == "on-demand"
+    assert world.aws.clock.now() - started_at <= timedelta(minutes=2)
+    assert f"gave no answer ({MISMATCH})" in failure(world, key)["detail"]["message"]
+    assert {it.id for it in world.seen.live()} - before == {node["instanceId"]}
+
+
+def test_a_repeat_that_ec2_knows_otherwise_adopts_what_the_first_call_launched(
+    world: World,
+) -> None:
+    world.aws.ec2("lose_response", operation="CreateFleet", repeat_code=MISMATCH)
+    before, calls = {it.id for it in world.look().live()}, create_fleet_calls(world)
+    started_at = world.aws.clock.now()
+    key = submit(world, "known-repeat", "known-repeat")
+    (node,) = runs(world, key)
+    assert node["capacityType"] == "spot"
+    assert world.aws.clock.now() - started_at <= timedelta(minutes=2)
+    assert create_fleet_calls(world) - calls >= 2
+    assert failures(world, key) == []
+    assert {it.id for it in world.seen.live()} - before == {node["instanceId"]}
+    assert_one_instance_a_claim(world)
+
+
+def test_a_pool_that_ec2_refuses_for_a_token_rests_and_the_next_market_serves(
+    world: World,
+) -> None:
+    world.aws.ec2(
+        "refuse_launches",
+        code=MISMATCH,
+        instance_type=KNOWN_TOKENS["known-in-pool"],
+        market="spot",
+    )
+    before = {instance.id for instance in world.look().live()}
+    started_at = world.aws.clock.now()
+    key = submit(world, "known-in-pool", "known-in-pool")
+    (node,) = runs(world, key)
+    assert node["capacityType"] == "on-demand"
+    assert world.aws.clock.now() - started_at <= timedelta(minutes=2)
+    assert failure(world, key)["detail"]["code"] == MISMATCH
     assert {it.id for it in world.seen.live()} - before == {node["instanceId"]}
 
 

@@ -54,6 +54,8 @@ class Faults:
     launches: list[LaunchFault] = field(default_factory=list)
     starts: list[LaunchFault] = field(default_factory=list)
     lost_responses: dict[str, int] = field(default_factory=dict)
+    # by operation: how the call after one whose answer was lost is refused
+    refused_repeats: dict[str, str] = field(default_factory=dict)
 
     def before_call(self, operation: str) -> None:
         """Refuse the call if a fault waits for it.
@@ -82,6 +84,9 @@ class Faults:
         left = self.lost_responses.get(operation, 0)
         if left > 0:
             self.lost_responses[operation] = left - 1
+            code = self.refused_repeats.get(operation)
+            if code is not None:
+                self.calls.append(CallFault(operation, code, "Refused by a test."))
             raise ResponseLostError(operation)
 
     def before_launch(self, spec: LaunchSpec) -> None:

@@ -103,11 +103,18 @@ def limit_calls(
     return {}
 
 
-def lose_response(world: World, *, operation: str, count: int = 1) -> dict[str, Any]:
-    """Let the next calls of an operation take effect and lose their answers."""
-    world.faults.lost_responses[operation] = (
-        world.faults.lost_responses.get(operation, 0) + count
-    )
+def lose_response(
+    world: World, *, operation: str, count: int = 1, repeat_code: str | None = None
+) -> dict[str, Any]:
+    """Let the next calls of an operation take effect and lose their answers.
+
+    With ``repeat_code``, the call after each of them is refused by that code.
+    """
+    faults = world.faults
+    faults.lost_responses[operation] = faults.lost_responses.get(operation, 0) + count
+    faults.refused_repeats.pop(operation, None)
+    if repeat_code is not None:
+        faults.refused_repeats[operation] = repeat_code
     return {}
 
 
