@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from email.utils import format_datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,9 +24,13 @@ from lab.worlds.planning_world import node_class_manifest
 from reservoir.cli.commands.ask.doctor import paragraphs
 from reservoir.cli.examination.checks import CHECKS
 from reservoir.cli.examination.finding import Finding, Severity
+from reservoir.core.disruption.command import DisruptionDecision, WaitingTurn
+from reservoir.core.disruption.decision_ids import LATEST_DECISION
+from reservoir.core.serialisation.json_codec import dumps
 from reservoir.manifests.answers.operations import OperationRequest, Verb
 from reservoir.manifests.kinds.launch_limits import LaunchLimits
 from reservoir.names import VERSION
+from reservoir.ports.history import Decision
 from reservoir.ports.policy import PolicyKind, PutPolicy
 from reservoir.usecases.provisioning.gather_snapshot import SnapshotGatherer
 from tests.cli.acting import Stack
@@ -274,6 +279,20 @@ def test_a_pool_that_can_never_launch(patient: Patient) -> None:
     assert warning[:2] == ("warning", "policy")
     assert warning[2].startswith("NodePool/lost: ")
     assert patient.run("doctor").exit_code == 1
+
+
+def test_nodes_that_disruption_does_not_look_at_within_an_hour(patient: Patient) -> None:
+    now = patient.world.clock.now()
+    turns = (WaitingTurn("nc-1", now - timedelta(hours=1)), WaitingTurn("nc-2", now))
+    decision = dumps(DisruptionDecision((), (), waiting=turns))
+    patient.world.state.decisions.save(Decision(LATEST_DECISION, now, decision), "{}")
+    assert patient.findings() == [
+        (
+            "warning",
+            "pools",
+            "1 node waits for more than an hour until disruption looks at it",
+        )
+    ]
 
 
 def test_letters_alarms_and_rules(patient: Patient) -> None:

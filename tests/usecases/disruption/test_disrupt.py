@@ -23,7 +23,6 @@ from reservoir.core.model.workload import Gang
 from reservoir.core.node_life.notice import Notice, NoticeKind
 from reservoir.core.scheduling_terms.labels import CAPACITY_RESERVATION_ID
 from reservoir.ports.state import COMMIT_ITEMS_MAX
-from reservoir.usecases.disruption.disrupt import unjudged_for_an_hour
 from reservoir.usecases.disruption.hand_over import HandOver
 from reservoir.usecases.provisioning.commit_plan import in_transactions
 
@@ -860,8 +859,8 @@ def test_a_command_that_moves_more_workloads_than_a_transaction_holds_checks_the
 def test_what_waits_for_more_than_an_hour_is_counted(waiting: int, expected: int) -> None:
     turns = tuple(WaitingTurn(f"nc-{number}", START) for number in range(waiting))
     decision = DisruptionDecision((), (), waiting=turns)
-    assert unjudged_for_an_hour(decision, START) == expected
-    assert unjudged_for_an_hour(decision, START + timedelta(hours=1)) == waiting, (
+    assert decision.unjudged_for_an_hour(START) == expected
+    assert decision.unjudged_for_an_hour(START + timedelta(hours=1)) == waiting, (
         "they have waited for an hour"
     )
 

@@ -6,8 +6,11 @@ from typing import Final
 
 from reservoir.cli.examination.finding import Finding, Severity
 from reservoir.cli.stack.connection import Connection
+from reservoir.core.disruption.command import DisruptionDecision
+from reservoir.core.disruption.decision_ids import LATEST_DECISION
 from reservoir.core.model.capacity_reservation import ACTIVE
 from reservoir.core.model.node_class import ValidationOutcome
+from reservoir.core.serialisation.json_codec import loads
 from reservoir.core.what_if.never_launches import never_launching
 from reservoir.manifests.crosscheck import ObjectSet, cross_check
 from reservoir.names import VERSION, Queue
@@ -157,6 +160,22 @@ def pools(stack: Connection) -> Iterator[Finding]:
             message,
             "fix the pool or its class, then apply it again",
         )
+    yield from _unjudged(stack)
+
+
+def _unjudged(stack: Connection) -> Iterator[Finding]:
+    """Whether disruption comes to look at every node within an hour."""
+    found = stack.outside.decisions.load(LATEST_DECISION)
+    if found is None:
+        return
+    decision = loads(DisruptionDecision, found[0].plan_json)
+    count = decision.unjudged_for_an_hour(stack.outside.clock.now())
+    if count:
+        waiting = "1 node waits" if count == 1 else f"{count} nodes wait"
+        them = "it" if count == 1 else "them"
+        message = f"{waiting} for more than an hour until disruption looks at {them}"
+        advice = "they may cost more than need be meanwhile: docs/disruption.md says how many a pass looks at"
+        yield Finding(Severity.WARNING, "pools", message, advice)
 
 
 def reservations(stack: Connection) -> Iterator[Finding]:

@@ -1,7 +1,7 @@
 """What disruption decided: commands, refusals, and why."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from reservoir.core.disruption.candidate import Candidate, Refusal
@@ -12,6 +12,8 @@ from reservoir.core.model.plan import Plan, PlannedNodes
 
 RECEIVES: Final = "replicas of other nodes move here"  # why a destination is left alone
 LATER: Final = "its turn comes in a later pass"  # why a node was not judged
+_HOUR: Final = timedelta(hours=1)
+_TURNS_AN_HOUR: Final = 60  # at least one node has its turn in each minute's pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,12 @@ class DisruptionDecision:
     moves: tuple[UnitMove, ...] = ()
     waiting: tuple[WaitingTurn, ...] = ()
     splits: tuple[UnitSplit, ...] = ()
+
+    def unjudged_for_an_hour(self, now: datetime) -> int:
+        """Count nodes that have waited for an hour, or will have: each pass tries the one that waits longest."""
+        to_come = max(0, len(self.waiting) - _TURNS_AN_HOUR)
+        waited = sum(now - turn.since >= _HOUR for turn in self.waiting)
+        return max(to_come, waited)
 
 
 def command_of(

@@ -8,7 +8,7 @@ next.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from itertools import chain
 from typing import Final
@@ -55,9 +55,7 @@ from reservoir.usecases.safety.envelope import Envelope
 _KINDS: Final = (EndingKind.DISRUPTION, EndingKind.SURPLUS, EndingKind.DELETED_POOLS)
 _NEVER: Final = ReclaimWithinCohort.NEVER
 _EMPTY_MAX: Final = COMMIT_ITEMS_MAX - 1  # beside the turn
-_HOUR: Final = timedelta(hours=1)
 _AT_REST_EVERY: Final = 5  # minutes
-_TURNS_AN_HOUR: Final = 60  # at least one node has its turn in each minute's pass
 
 _Allowed = dict[tuple[str, DisruptionReason], int]
 
@@ -169,7 +167,7 @@ class Disrupt:
         self._lend(gathered, moved.lending, report, now)
         done = _with_refused_moves(done, moved)
         done = _with_notes(done, carried)
-        report.unjudged = unjudged_for_an_hour(decision, now)
+        report.unjudged = decision.unjudged_for_an_hour(now)
         report.refusals = {refusal.claim_id: refusal.reason for refusal in done.refusals}
         # While nothing happens, minute after minute decides the same on the same: that is not written again.
         self.decisions.save_if_changed(_kept(LATEST_DECISION, done, now), snapshot_json)
@@ -360,13 +358,6 @@ class Disrupt:
 
 def _may_split(snapshot: Snapshot) -> bool:
     return any(it.reclaim_group_arn is not None for it in snapshot.node_classes)
-
-
-def unjudged_for_an_hour(decision: DisruptionDecision, now: datetime) -> int:
-    """Count nodes that have waited for an hour, or will have: each pass tries the one at least that waits longest."""
-    to_come = max(0, len(decision.waiting) - _TURNS_AN_HOUR)
-    waited = sum(now - turn.since >= _HOUR for turn in decision.waiting)
-    return max(to_come, waited)
 
 
 def _kept(decision_id: str, decision: DisruptionDecision, now: datetime) -> Decision:
