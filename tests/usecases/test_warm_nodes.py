@@ -268,3 +268,16 @@ def test_no_other_work_waits_for_a_pass_that_died_after_it_gave_a_unit_away() ->
     world.minutes(5)
     assert world.types() == ["p5.48xlarge reserved"]
     assert world.at_work() == 1
+
+
+def test_what_another_process_boots_is_not_booted_again_while_no_index_shows_it() -> None:
+    world = warm_world(2)
+    world.provision().run(TOLD)
+    list_live = world.state.node_claims.list_live
+    world.state.node_claims.list_live = lambda: ()  # type: ignore[method-assign] # the index lags
+    world.clock.advance(seconds=10)
+    world.provision().run(TOLD)
+    assert len(world.claims()) == 2, "of three free units"
+    world.state.node_claims.list_live = list_live  # type: ignore[method-assign] # it shows them
+    world.minutes(3)
+    assert len(warm(world)) == 2

@@ -52,7 +52,6 @@ def provision_from(outside: Outside, solve: Solve) -> Provision:
         outside.node_claims,
         outside.clock,
         ahead,
-        outside.pause,
         outside.settings.account_id,
     )
     return Provision(

@@ -5,7 +5,6 @@ leaves undone (it died, or lost a race) the next one finds.
 """
 
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Final
 
 from reservoir.core.model.node_pool import NodePool
@@ -20,9 +19,6 @@ from reservoir.usecases.provisioning.recent_commits import RecentCommits
 
 # what loses twice is left to the next wake-up: discovery looks each minute
 _ATTEMPTS_MAX: Final = 2
-# What another process has launched for the pool may not be listed yet, and counted as missing it would be launched
-# twice. AWS bounds no index's lag; it is a fraction of a second as a rule.
-_SHOWN_AFTER: Final = timedelta(seconds=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +62,7 @@ class KeepStaticPools:
         """Launch what one pool is short of."""
         turns = self.node_claims.planning_turns([turn_key(pool)])
         now = self.clock.now()
-        taken_at = recent.last_turn_of_others(turns)
-        if taken_at is not None and now < taken_at + _SHOWN_AFTER:
+        if not recent.are_surely_shown(turns, now):
             return Ahead()
         gathered = self.gatherer.gather(now, reading=reading, needing=(), recent=recent)
         snapshot = gathered.snapshot

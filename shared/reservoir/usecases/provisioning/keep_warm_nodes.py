@@ -3,7 +3,6 @@
 A turn of the pool keeps two passes from launching the same nodes twice, as for static pools.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from reservoir.core.model.node_pool import NodePool
@@ -25,7 +24,6 @@ class KeepWarmNodes:
     node_claims: NodeClaimStore
     clock: Clock
     ahead: LaunchAhead
-    pause: Callable[[float], None]  # for so many seconds
     account_id: str
 
     def run(self, recent: RecentCommits) -> int:
@@ -55,8 +53,8 @@ class KeepWarmNodes:
         """Launch the warm nodes of one pool, and return how many."""
         turns = self.node_claims.planning_turns([f"warm/{pool.name}"])
         now = self.clock.now()
-        if lag_s := recent.lag_s(turns, now):
-            self.pause(lag_s)
+        if not recent.are_surely_shown(turns, now):
+            return 0
         gathered = self.gatherer.gather(
             now, reading=reading, needing=(), recent=recent, shows_warm_nodes=True
         )

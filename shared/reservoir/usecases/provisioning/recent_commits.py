@@ -12,6 +12,9 @@ from reservoir.ports.state import PlannedCommit
 _REMEMBERED_S: Final = 60.0
 # How long indexes may lag behind a write; usually they lag a tenth of it.
 INDEX_LAG: Final = timedelta(seconds=1)
+# What is launched before anything waits for it can wait until an index surely shows what another process launched:
+# counted as missing, it would be launched twice. AWS bounds no index's lag.
+_SHOWN_AFTER: Final = timedelta(seconds=30)
 
 
 class RecentCommits:
@@ -65,13 +68,18 @@ class RecentCommits:
 
     def lag_s(self, turns: Mapping[str, PlanningTurn], now: datetime) -> float:
         """Return for how long listings may still lack what other processes committed on these turns."""
-        taken_at = self.last_turn_of_others(turns)
+        taken_at = self._last_turn_of_others(turns)
         if taken_at is None:
             return 0.0
         left = taken_at + INDEX_LAG - now
         return min(max(left, timedelta()), INDEX_LAG).total_seconds()
 
-    def last_turn_of_others(self, turns: Mapping[str, PlanningTurn]) -> datetime | None:
+    def are_surely_shown(self, turns: Mapping[str, PlanningTurn], now: datetime) -> bool:
+        """Whether listings have had ample time to show what other processes committed on these turns."""
+        taken_at = self._last_turn_of_others(turns)
+        return taken_at is None or now >= taken_at + _SHOWN_AFTER
+
+    def _last_turn_of_others(self, turns: Mapping[str, PlanningTurn]) -> datetime | None:
         """Return when another process last committed on these turns."""
         taken_at = [
             turn.taken_at
