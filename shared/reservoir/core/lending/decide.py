@@ -13,7 +13,7 @@ minutes' notice and the time that instances need to end.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -62,7 +62,8 @@ class LendingInput:
 
     ``idle_since``: since when a reservation has had a free unit without a pause. ``under_way``: units that were
     promised to be lent, and that EC2's counts may or may not contain yet. ``resting``: reservations of which nothing
-    more is lent for now. All by reservation.
+    more is lent for now. ``warm``: free units that have a warm node, which are kept free, and not lent. All by
+    reservation.
     """
 
     snapshot: Snapshot
@@ -70,6 +71,7 @@ class LendingInput:
     idle_since: Mapping[str, datetime | None]
     under_way: Mapping[str, int]
     resting: Set[str] = frozenset()
+    warm: Mapping[str, int] = field(default_factory=dict)
 
 
 def lent_by(reservation: CapacityReservation, deployment: str) -> LentUnits | None:
@@ -250,7 +252,9 @@ def _change(
     if reservation.id in given.resting or not is_lendable(reservation):
         return None
     free = _free(reservation)
-    more = min(wanted - before, free - needed - terms.keep_free, UNITS_A_PASS)
+    empty = free - given.warm.get(reservation.id, 0)
+    spare = free - needed - terms.keep_free
+    more = min(wanted - before, spare, empty, UNITS_A_PASS)
     why = f"{free} units have been idle since {since.isoformat()}"
     tags = terms.lendings[0].tags
     return (

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from reservoir.core.model.capacity_reservation import CapacityReservation
 from reservoir.core.model.node_claim import NodeClaim
+from reservoir.core.model.snapshot import Snapshot
 
 WarmNodes = Mapping[str, tuple[NodeClaim, ...]]  # by reservation
 
@@ -40,3 +41,13 @@ def offered(
         else:
             counted.append(reservation)
     return tuple(counted), given
+
+
+def without_warm_nodes(
+    snapshot: Snapshot, claims: Iterable[NodeClaim]
+) -> tuple[Snapshot, WarmNodes]:
+    """Return the world as if warm nodes were not there, and the nodes that it does not show."""
+    reservations, unseen = offered(warm_nodes(claims), snapshot.reservations)
+    ids = {node.id for nodes in unseen.values() for node in nodes}
+    nodes = tuple(node for node in snapshot.nodes if node.claim_id not in ids)
+    return replace(snapshot, reservations=reservations, nodes=nodes), unseen

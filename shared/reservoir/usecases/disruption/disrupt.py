@@ -30,6 +30,7 @@ from reservoir.core.model.snapshot import Snapshot
 from reservoir.core.model.team import ReclaimWithinCohort
 from reservoir.core.safety.endings import EndingKind, kind_of
 from reservoir.core.serialisation.json_codec import dumps
+from reservoir.core.warm_nodes.free_units import without_warm_nodes
 from reservoir.ports.errors import AwsError
 from reservoir.ports.history import Decision, DecisionStore
 from reservoir.ports.safety import UnreadableRowError
@@ -191,7 +192,7 @@ class Disrupt:
                 (), tuple(known.values()), node_classes=reading.policy.node_classes
             )
             if begun or may_lend(shown, self.lending.deployment):
-                gathered = self.gatherer.gather(now, reading=reading)
+                gathered = self.gatherer.gather(now, reading=reading, shows_warm_nodes=True)
                 self._lend(gathered, begun, report, now)
         return report
 
@@ -202,7 +203,8 @@ class Disrupt:
         report: DisruptReport,
         now: datetime,
     ) -> None:
-        lent = self.lending.run(gathered.snapshot, gathered.reservations, now, begun)
+        snapshot, warm = without_warm_nodes(gathered.snapshot, gathered.claims.values())
+        lent = self.lending.run(snapshot, gathered.reservations, warm, now, begun)
         report.units_lent, report.units_recalled = lent.lent, lent.recalled
         report.lending_refused = lent.refused
 

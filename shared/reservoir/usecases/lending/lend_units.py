@@ -35,6 +35,7 @@ from reservoir.core.model.plan import OfferingKey, Plan
 from reservoir.core.model.policy import SchedulingPolicy
 from reservoir.core.model.snapshot import Snapshot
 from reservoir.core.scheduling_terms.resources import Resources
+from reservoir.core.warm_nodes.free_units import WarmNodes
 from reservoir.manifests.events import ReservationLendingChanged
 from reservoir.names import LENT_FROM_TAG, OWNER_TAG
 from reservoir.ports.ec2 import UnitLender
@@ -85,13 +86,15 @@ class LendUnits:
         self,
         snapshot: Snapshot,
         records: Mapping[str, ReservationRecord],
+        warm: WarmNodes,
         now: datetime,
         begun: Sequence[NodeClaim] = (),
     ) -> Lent:
         """Continue what earlier passes have begun, then lend and take back.
 
-        ``begun``: the leases of units that were on their way when the pass read them; they are read again. Raises
-        ConflictError when other processes keep changing a lease, and UnreadableRowsError.
+        ``snapshot`` has the units of ``warm`` as free ones. ``begun``: the leases of units that were on their way when
+        the pass read them; they are read again. Raises ConflictError when other processes keep changing a lease, and
+        UnreadableRowsError.
         """
         outcome = Lent()
         if not begun and not may_lend(snapshot, self.deployment):
@@ -107,6 +110,7 @@ class LendUnits:
             {key: record.idle_since for key, record in records.items()},
             under_way,
             self._resting(known, now),
+            {key: len(nodes) for key, nodes in warm.items()},
         )
         changes = decide_lending(given, self._demanded(snapshot, now), now)
         recalled = {change.source.id for change in changes if change.is_recall}
@@ -128,10 +132,14 @@ class LendUnits:
         self,
         snapshot: Snapshot,
         records: Mapping[str, ReservationRecord],
+        warm: WarmNodes,
         plan: Plan,
         now: datetime,
     ) -> Lent:
-        """Take back what demand needs that a plan has just left waiting."""
+        """Take back what demand needs that a plan has just left waiting.
+
+        ``snapshot`` has the units of ``warm`` as free ones; ``records`` have not.
+        """
         outcome = Lent()
         lending = {
             it.id: lent
@@ -151,6 +159,7 @@ class LendUnits:
             if lent is None or needed == 0:
                 continue
             promisable = records[reservation.id].balance.free_units
+            promisable += len(warm.get(reservation.id, ()))
             free = promisable + leased[reservation.id] - taken.get(reservation.id, 0)
             returning = lent.count - lent.target_count
             missing = needed - max(0, free) - returning

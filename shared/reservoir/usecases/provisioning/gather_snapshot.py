@@ -6,7 +6,6 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property, partial
-from itertools import chain
 from typing import Final
 
 from reservoir.core.capacity.boot_failure import BootFailures, without_suspected
@@ -41,7 +40,7 @@ from reservoir.core.node_life.spot_losses import OnDemandMarket, with_spot_rests
 from reservoir.core.sharing.accounts import TeamOf, owners
 from reservoir.core.sharing.planning_groups import PlanningGroups
 from reservoir.core.sharing.reading_turns import ReadingTurns
-from reservoir.core.warm_nodes.free_units import WarmNodes, offered, warm_nodes
+from reservoir.core.warm_nodes.free_units import WarmNodes, without_warm_nodes
 from reservoir.ports.capacity_blocks import BootFailureStore
 from reservoir.ports.policy import PolicyKind, PolicyObject, PolicyStore
 from reservoir.ports.state import (
@@ -252,10 +251,6 @@ class SnapshotGatherer:
         promisable = without_resting(
             _promisable(reservations, remembered.result(), now), rests
         )
-        warm = {} if shows_warm_nodes else warm_nodes(claims.values())
-        promisable, warm = offered(warm, promisable)
-        unseen = {node.id for node in chain.from_iterable(warm.values())}
-        shown = {key: claim for key, claim in shown.items() if key not in unseen}
         snapshot = Snapshot(
             instance_types=instance_types,
             reservations=promisable,
@@ -271,6 +266,9 @@ class SnapshotGatherer:
             teams=teams,
             ceiling_micro_usd_per_hour=ceiling,
         )
+        warm: WarmNodes = {}
+        if not shows_warm_nodes:
+            snapshot, warm = without_warm_nodes(snapshot, claims.values())
         return Gathered(snapshot, claims, records, reservations, terms, warm)
 
     def _live(

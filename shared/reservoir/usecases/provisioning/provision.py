@@ -301,7 +301,9 @@ class Provision:
             it.count for it in plan.unplaced if it.code is ReasonCode.OUT_OF_TIME
         )
         self.status.update(gathered, plan, now)
-        recalled = self.lending.recall(snapshot, gathered.reservations, plan, now)
+        recalled = self.lending.recall(
+            snapshot, gathered.reservations, gathered.warm, plan, now
+        )
         report.recalled_count += recalled.recalled
         if decided.storing is not None:
             decided.storing.result()
