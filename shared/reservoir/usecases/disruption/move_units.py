@@ -11,30 +11,30 @@ the same client token.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
-from functools import partial
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final
 
 from reservoir.core.capacity.shortage import after_failure
 from reservoir.core.capacity.unavailable_offerings import MoveKey, Remembered
 from reservoir.core.disruption.unit_move import UnitMove
 from reservoir.core.model.capacity_reservation import CapacityReservation
-from reservoir.core.model.instance_type import CapacityType
-from reservoir.core.model.node_claim import ClaimState, Lease, LeaseState, NodeClaim
-from reservoir.core.model.plan import OfferingKey
-from reservoir.core.scheduling_terms.resources import Resources
+from reservoir.core.model.node_claim import NodeClaim
 from reservoir.ports.ec2 import UnitMover
 from reservoir.ports.errors import AwsError, TransientError
 from reservoir.ports.launches import ShortageHistory
 from reservoir.ports.state import ConflictError, NodeClaimStore, PlannedCommit
 from reservoir.ports.system import IdFactory
-from reservoir.usecases.claims.claim_moves import return_all_replicas, settle_claim
+from reservoir.usecases.claims.unit_leases import (
+    ASKED_WITHIN,
+    give_unit_back,
+    is_unanswered,
+    lease_unit,
+    settle_unit,
+)
 from reservoir.usecases.disruption.split_units import is_split
 from reservoir.usecases.lending.lend_units import is_lending
 
-# EC2 does not say for how long it remembers a client token: later than this it is not asked again.
-_ASKED_WITHIN: Final = timedelta(minutes=10)
 # each takes a call of its own, which keeps what a dead pass has left simple
 _UNITS_A_PASS: Final = 20
 
@@ -86,7 +86,7 @@ class MoveUnits:
                 outcome.splitting.append(lease)
             elif is_lending(lease):
                 outcome.lending.append(lease)
-            elif _still_held(lease):
+            elif is_unanswered(lease):
                 self._ask(lease, now, outcome)
         resting = self._resting(moves, now)
         for move in moves:
@@ -124,36 +124,14 @@ class MoveUnits:
     def _lease(
         self, move: UnitMove, source: CapacityReservation, now: datetime
     ) -> NodeClaim:
-        """Return a claim that no machine ever comes of: it ended before it began, and its lease is all of it."""
-        return NodeClaim(
-            id=self.ids.new_id("mv"),
-            state=ClaimState.FAILED,
-            revision=1,
-            node_pool_name="",
-            node_class_name="",
-            batch_id="",
-            attempt=1,
-            offering=OfferingKey(
-                source.instance_type,
-                source.zone,
-                source.zone_id,
-                CapacityType.RESERVED,
-                source.id,
-            ),
-            price_atto_usd_per_hour=0,
-            placements=(),
-            allocatable=Resources.of({}),
-            created_at=now,
-            lease=Lease(source.id),
-            moves_to=move.destination_id,
-            failure=f"no machine, but a unit that moves to {move.destination_id}: {move.explanation}",
-        )
+        fate = f"moves to {move.destination_id}: {move.explanation}"
+        return lease_unit(self.ids.new_id("mv"), source, move.destination_id, fate, now)
 
     def _ask(self, claim: NodeClaim, now: datetime, outcome: Moved) -> None:
         lease, destination_id = claim.lease, claim.moves_to
         if lease is None or destination_id is None:
             return
-        if now - claim.created_at <= _ASKED_WITHIN:
+        if now - claim.created_at <= ASKED_WITHIN:
             try:
                 self.mover.move(lease.reservation_id, destination_id, 1, claim.id)
             except TransientError:
@@ -164,20 +142,9 @@ class MoveUnits:
                 self.shortages.put(
                     {key: after_failure(self.shortages.get_many([key]).get(key), now)}
                 )
-                return_all_replicas(self.claims, claim, now, _still_held)
+                give_unit_back(self.claims, claim, now)
                 return
         # EC2 was asked for so long ago that no answer is to be had: the unit may have moved or not, and the source's
         # count will show it.
-        settle_claim(self.claims, claim, partial(_settling, now))
+        settle_unit(self.claims, claim, now)
         outcome.moved += 1
-
-
-def _still_held(claim: NodeClaim) -> NodeClaim | None:
-    """Return the claim if EC2's answer about it is not recorded yet."""
-    return (
-        claim if claim.lease is not None and claim.lease.state is LeaseState.HELD else None
-    )
-
-
-def _settling(now: datetime, claim: NodeClaim) -> NodeClaim | None:
-    return None if _still_held(claim) is None else replace(claim, launched_at=now)

@@ -12,7 +12,7 @@ counted nowhere until it is back, and then where EC2 shows it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -20,20 +20,22 @@ from reservoir.core.capacity.shortage import after_failure
 from reservoir.core.capacity.unavailable_offerings import MoveKey
 from reservoir.core.disruption.unit_split import UnitSplit
 from reservoir.core.model.capacity_reservation import ACTIVE, CapacityReservation
-from reservoir.core.model.instance_type import CapacityType
-from reservoir.core.model.node_claim import ClaimState, Lease, LeaseState, NodeClaim
+from reservoir.core.model.node_claim import NodeClaim
 from reservoir.core.model.plan import OfferingKey
-from reservoir.core.scheduling_terms.resources import Resources
 from reservoir.names import OWNER_TAG, SPLIT_AT_TAG, SPLIT_FROM_TAG, SPLIT_GROUP_TAG
 from reservoir.ports.ec2 import UnitMover, UnitSplitter
 from reservoir.ports.errors import AwsError, IdempotencyMismatchError, TransientError
 from reservoir.ports.launches import ShortageHistory
 from reservoir.ports.state import ConflictError, NodeClaimStore, PlannedCommit
 from reservoir.ports.system import IdFactory
-from reservoir.usecases.claims.claim_moves import return_all_replicas, settle_claim
+from reservoir.usecases.claims.unit_leases import (
+    ASKED_WITHIN,
+    give_unit_back,
+    is_unanswered,
+    lease_unit,
+    settle_unit,
+)
 
-# EC2 does not say for how long it remembers a client token: later than this it is not asked again.
-_ASKED_WITHIN: Final = timedelta(minutes=10)
 # How long EC2 has for moving a node in, which AWS gives no figure for; then the unit goes back.
 MOVED_IN_WITHIN: Final = timedelta(minutes=15)
 _OF_AWS: Final = "aws:"
@@ -88,7 +90,7 @@ class SplitUnits:
         busy: set[tuple[str | None, str, str]] = set()
         for lease in self.under_way() if splits else begun:
             busy.add(_kind(lease.moves_to, lease.offering))
-            if _is_held(lease):
+            if is_unanswered(lease):
                 self._ask(lease, reservations, now, outcome)
         for split in splits:
             source = reservations.get(split.source_id)
@@ -123,31 +125,8 @@ class SplitUnits:
     def _lease(
         self, split: UnitSplit, source: CapacityReservation, now: datetime
     ) -> NodeClaim:
-        """Return a claim that no machine ever comes of: it ended before it began, and its lease is all of it."""
-        offering = OfferingKey(
-            source.instance_type,
-            source.zone,
-            source.zone_id,
-            CapacityType.RESERVED,
-            source.id,
-        )
-        return NodeClaim(
-            id=self.ids.new_id("sp"),
-            state=ClaimState.FAILED,
-            revision=1,
-            node_pool_name="",
-            node_class_name="",
-            batch_id="",
-            attempt=1,
-            offering=offering,
-            price_atto_usd_per_hour=0,
-            placements=(),
-            allocatable=Resources.of({}),
-            created_at=now,
-            lease=Lease(source.id),
-            moves_to=split.group_arn,
-            failure=f"no machine, but a unit that is split off: {split.explanation}",
-        )
+        fate = f"is split off: {split.explanation}"
+        return lease_unit(self.ids.new_id("sp"), source, split.group_arn, fate, now)
 
     def _ask(
         self,
@@ -161,7 +140,7 @@ class SplitUnits:
         if source_id is None or group_arn is None:
             return
         made = None
-        if now - lease.created_at <= _ASKED_WITHIN and source is not None:
+        if now - lease.created_at <= ASKED_WITHIN and source is not None:
             tags = self._tags(lease, source, group_arn)
             try:
                 made = self.splitter.split(source_id, tags, lease.id)
@@ -172,15 +151,11 @@ class SplitUnits:
             except AwsError as error:
                 outcome.refused[source_id] = error.code
                 self._remember(MoveKey(source_id, group_arn), now)
-                return_all_replicas(self.claims, lease, now, _held)
+                give_unit_back(self.claims, lease, now)
                 return
         # EC2 was asked for so long ago that no answer is to be had: the unit may be split off or not, and the source's
         # count will show it.
-        settle_claim(
-            self.claims,
-            lease,
-            lambda it: replace(it, launched_at=now) if _is_held(it) else None,
-        )
+        settle_unit(self.claims, lease, now)
         outcome.split_off += 1
         if made is not None:
             self._join(made, group_arn, now, outcome)
@@ -277,12 +252,3 @@ def _moment(text: str) -> datetime | None:
     except ValueError:
         return None
     return moment if moment.tzinfo is not None else None
-
-
-def _is_held(claim: NodeClaim) -> bool:
-    return claim.lease is not None and claim.lease.state is LeaseState.HELD
-
-
-def _held(claim: NodeClaim) -> NodeClaim | None:
-    """Return the claim if EC2's answer about it is not recorded yet."""
-    return claim if _is_held(claim) else None

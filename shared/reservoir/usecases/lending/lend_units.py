@@ -13,7 +13,7 @@ units that are promised by now. Taking back needs no lease, and asks for a numbe
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from reservoir.core.capacity.shortage import after_failure
@@ -29,12 +29,10 @@ from reservoir.core.lending.decide import (
     with_lent_units_back,
 )
 from reservoir.core.model.capacity_reservation import CapacityReservation, LentUnits
-from reservoir.core.model.instance_type import CapacityType
-from reservoir.core.model.node_claim import ClaimState, Lease, LeaseState, NodeClaim
-from reservoir.core.model.plan import OfferingKey, Plan
+from reservoir.core.model.node_claim import NodeClaim
+from reservoir.core.model.plan import Plan
 from reservoir.core.model.policy import SchedulingPolicy
 from reservoir.core.model.snapshot import Snapshot
-from reservoir.core.scheduling_terms.resources import Resources
 from reservoir.core.warm_nodes.free_units import WarmNodes
 from reservoir.manifests.events import ReservationLendingChanged
 from reservoir.names import LENT_FROM_TAG, OWNER_TAG
@@ -49,15 +47,20 @@ from reservoir.ports.state import (
     ReservationRecord,
 )
 from reservoir.ports.system import IdFactory
-from reservoir.usecases.claims.claim_moves import return_all_replicas, settle_claim
+from reservoir.usecases.claims.unit_leases import (
+    ASKED_WITHIN,
+    NO_MACHINE,
+    give_unit_back,
+    is_unanswered,
+    lease_unit,
+    settle_unit,
+)
 
 _Solve = Callable[[Snapshot, datetime, SchedulingPolicy], Plan]
 
-# EC2 does not say for how long it remembers a client token: later than this it is not asked again.
-_ASKED_WITHIN: Final = timedelta(minutes=10)
 # where a lease says into which reservation its unit goes: how many units EC2 is asked to lend in all
 _LENT: Final = "lent:"
-_NO_MACHINE: Final = "no machine, but a unit that is lent: "
+_IS_LENT: Final = "is lent: "
 
 
 @dataclass(slots=True)
@@ -213,30 +216,13 @@ class LendUnits:
     def _lease(
         self, change: LendingChange, intent: str, number: int, now: datetime
     ) -> NodeClaim:
-        """Return a claim that no machine ever comes of: it ended before it began, and its lease is all of it."""
-        source = change.source
-        return NodeClaim(
-            id=f"{intent}-{number}",
-            state=ClaimState.FAILED,
-            revision=1,
-            node_pool_name="",
-            node_class_name="",
+        return lease_unit(
+            f"{intent}-{number}",
+            change.source,
+            f"{_LENT}{change.count}",
+            f"{_IS_LENT}{change.explanation}",
+            now,
             batch_id=intent,
-            attempt=1,
-            offering=OfferingKey(
-                source.instance_type,
-                source.zone,
-                source.zone_id,
-                CapacityType.RESERVED,
-                source.id,
-            ),
-            price_atto_usd_per_hour=0,
-            placements=(),
-            allocatable=Resources.of({}),
-            created_at=now,
-            lease=Lease(source.id),
-            moves_to=f"{_LENT}{change.count}",
-            failure=f"{_NO_MACHINE}{change.explanation}",
         )
 
     def _ask(
@@ -248,11 +234,11 @@ class LendUnits:
         outcome: Lent,
     ) -> None:
         """Have EC2 lend the leased units; without a source, or too late, only settle: its count shows what happened."""
-        held = [it for it in leases if _is_held(it)]
+        held = [it for it in leases if is_unanswered(it)]
         if not held:
             return
         first, is_lent = held[0], False
-        if source is not None and now - first.created_at <= _ASKED_WITHIN:
+        if source is not None and now - first.created_at <= ASKED_WITHIN:
             try:
                 is_lent = self._ask_for(first, len(leases), source, tags)
             except IdempotencyMismatchError:
@@ -263,18 +249,14 @@ class LendUnits:
                 outcome.refused[source.id] = error.code
                 self._rest(source.id, now)
                 for lease in held:
-                    return_all_replicas(self.claims, lease, now, _held)
+                    give_unit_back(self.claims, lease, now)
                 return
         for lease in held:
-            settle_claim(
-                self.claims,
-                lease,
-                lambda it: replace(it, launched_at=now) if _is_held(it) else None,
-            )
+            settle_unit(self.claims, lease, now)
         if is_lent and source is not None:
             outcome.lent += len(held)
             target = _target(first)
-            why = (first.failure or "").removeprefix(_NO_MACHINE)
+            why = (first.failure or "").removeprefix(f"{NO_MACHINE}{_IS_LENT}")
             change = LendingChange(source, target - len(leases), target, why, {})
             self._publish(change)
 
@@ -383,12 +365,3 @@ def _left(snapshot: Snapshot, plan: Plan) -> Snapshot:
 
 def _lends_more_than(shown: LentUnits | None, count: int) -> bool:
     return shown is not None and shown.target_count > count
-
-
-def _is_held(claim: NodeClaim) -> bool:
-    return claim.lease is not None and claim.lease.state is LeaseState.HELD
-
-
-def _held(claim: NodeClaim) -> NodeClaim | None:
-    """Return the claim if EC2's answer about it is not recorded yet."""
-    return claim if _is_held(claim) else None
