@@ -281,3 +281,15 @@ def test_what_another_process_boots_is_not_booted_again_while_no_index_shows_it(
     world.state.node_claims.list_live = list_live  # type: ignore[method-assign] # it shows them
     world.minutes(3)
     assert len(warm(world)) == 2
+
+
+def test_a_warm_node_whose_reservation_was_cancelled_goes_and_is_not_paid_for() -> None:
+    world = warm_world(2)
+    world.minutes(3)
+    cancelled = replace(world.ec2.reservations["cr-1"], state="cancelled")
+    world.ec2.reservations["cr-1"] = cancelled
+    for instance in world.ec2.live():
+        world.ec2.change(instance.id, capacity_reservation_id=None)
+    world.minutes(3)
+    assert world.live() == []
+    assert world.ec2.live() == []

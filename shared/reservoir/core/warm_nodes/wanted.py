@@ -120,7 +120,12 @@ class WarmWishes:
                 yield reservation_id, count
 
     def _cold(self, reservation_id: str) -> str | None:
-        """Return why units of a reservation are not kept warm, or None; of one that is not known nothing is said."""
+        """Return why units of a reservation are not kept warm, or None; of one that is not known nothing is said.
+
+        A node whose reservation has ended has no id of one.
+        """
+        if not reservation_id:
+            return "its reservation has ended: the node would be paid for"
         found = self.reserved.reservations.get(reservation_id)
         if found is None:
             return None
