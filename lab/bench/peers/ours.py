@@ -71,14 +71,15 @@ class _Systems(Users):
 
 
 class Ours(World):
-    """The deployed pipeline in the trace's account."""
+    """The deployed pipeline in the trace's account; its pool may keep free units warm."""
 
     is_plain = True
     ec2_class = Account
     ec2: Account
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, *, warms: bool = False) -> None:
         self._trace = trace
+        self._warms = warms
         self.version = 0
         self.moves = Moves()
         super().__init__(trace.seed)
@@ -115,7 +116,10 @@ class Ours(World):
             "consolidateAfter": CONSOLIDATE_AFTER,
             "budgets": [{"nodes": BUDGET}],
         }
-        return node_pool_manifest(POOL, self._trace.markets, disruption, {})
+        pool = node_pool_manifest(POOL, self._trace.markets, disruption, {})
+        if self._warms:
+            pool["spec"]["warmReserved"] = "All"
+        return pool
 
     def submit(self, job: Job) -> None:
         """Send what is wanted."""
@@ -172,9 +176,9 @@ class Ours(World):
                 self.moves.by_choice += moved
 
 
-def played(trace: Trace) -> tuple[Meter, Moves]:
+def played(trace: Trace, *, warms: bool = False) -> tuple[Meter, Moves]:
     """Play the trace; return what was counted and the moves."""
-    world = Ours(trace)
+    world = Ours(trace, warms=warms)
     with hushed():
         world.begin()
         meter = play(world, trace, world.submit, world.withdraw)

@@ -12,6 +12,7 @@ so do Karpenter's. ``lab.bench.peers.karpenter`` says which of Karpenter's rules
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from lab.bench.harness import fresh
@@ -29,11 +30,15 @@ WORLDS: Final = {
 }
 _Player = Callable[[Trace], tuple[Meter, Moves]]
 _PLAYERS: Final[dict[str, _Player]] = {"ours": ours.played, "karpenter": karpenter.played}
+_WARM: Final[dict[str, _Player]] = {
+    "cold": ours.played,
+    "warm": partial(ours.played, warms=True),
+}
 
 
 def cases() -> Sequence[str]:
-    """Name the worlds."""
-    return [f"peers-{name}" for name in WORLDS]
+    """Name the worlds, each against the peer, and with free reserved units kept warm against without."""
+    return [f"{kind}-{name}" for kind in ("peers", "warm") for name in WORLDS]
 
 
 def run(case: str) -> Figures:
@@ -43,13 +48,14 @@ def run(case: str) -> Figures:
 
 def measure(case: str) -> Figures:
     """Let both play each seed."""
-    make = WORLDS[case.removeprefix("peers-")]
+    kind, _, world = case.partition("-")
+    make = WORLDS[world]
     traces = [make(seed) for seed in SEEDS]
     figures: Figures = {
         "seeds": len(SEEDS),
         "replicas": sum(job.replicas for each in traces for job in each.jobs),
     }
-    for name, play in _PLAYERS.items():
+    for name, play in (_PLAYERS if kind == "peers" else _WARM).items():
         played = [play(each) for each in traces]
         figures |= {f"{name}_{what}": value for what, value in compared(played).items()}
     return figures
