@@ -76,6 +76,7 @@ def unsettled(world: World) -> Iterator[str]:
     yield from _nodes(world)
     yield from _standing(world)
     yield from _warm(world)
+    yield from _lent(world)
     for stored in world.state.reservation_rows.values():
         if stored.balance.outstanding_count:
             yield f"{stored.reservation.id} has {stored.balance.outstanding_count} open leases"
@@ -139,6 +140,22 @@ def _warm(world: World) -> Iterator[str]:
         found = wishes.of(pool)
         if found.missing_count or found.surplus:
             yield f"{pool.name} has too few or too many warm nodes: {found}"
+
+
+def _lent(world: World) -> Iterator[str]:
+    """Yield units that are on their way still, and work that waits for units of a reservation that lends some."""
+    for source in world.ec2.reservations.values():
+        lent = source.lent
+        if lent is None:
+            continue
+        if lent.is_changing:
+            yield f"{source.id} lends {lent.count} units, and {lent.target_count} are wanted"
+        if not lent.target_count:
+            continue
+        full = f"of {source.id} has no free unit"
+        for key, record in world.state.workload_rows.items():
+            if any(full in each.message for each in record.unplaced):
+                yield f"{key} waits for units of {source.id}, which lends {lent}"
 
 
 def _nodes(world: World) -> Iterator[str]:

@@ -20,12 +20,12 @@ from lab.fakes.stores.launches import MemoryLaunchAttempts
 from lab.fakes.stores.safety import MemoryTableMarks, MemoryTallies
 from lab.fakes.stores.state import MemoryWorkloads
 from lab.fakes.system import SequentialIds
-from lab.fakes.unit_loans import FakeUnitLender
 from lab.fakes.unit_moves import FakeUnitMover
 from lab.fakes.unit_splits import FakeUnitSplitter
 from lab.simulation.aws.bus import Detail, EventsIn, EventsOut
 from lab.simulation.aws.ec2 import SimulatedEc2, SimulatedNetwork
 from lab.simulation.aws.lambdas import CLOCK_WRONG_MAX, Environment, Lambdas, Run
+from lab.simulation.aws.lender import SimulatedLender
 from lab.simulation.aws.policy import SharedPolicyStore
 from lab.simulation.aws.scheduler import Scheduler, Schedules
 from lab.simulation.aws.sqs import Message, Queue, Sqs
@@ -61,6 +61,8 @@ from reservoir.core.safety.tally import Lift
 from reservoir.core.sharing.planning_groups import PLANNED_AT_ONCE_MAX
 from reservoir.manifests.answers.operations import parse_request
 from reservoir.names import (
+    LENDABLE_TAG,
+    LENDABLE_VALUE,
     MOVABLE_TAG,
     MOVABLE_VALUE,
     PLANNING_MESSAGE_GROUP,
@@ -173,7 +175,7 @@ class World:
         )
         keeps_concurrency = chance.between("setup", 0, 1) == 1
         is_upgraded = chance.between("upgrade", 0, 5) == 0 and not self.is_plain
-        self._apply(self._node_class(is_upgraded))
+        self._apply(self._perhaps_lending(self._node_class(is_upgraded), is_upgraded))
         self._apply(self._perhaps_warm(self._pool_manifest(), is_upgraded))
         self.teams: tuple[Team, ...] = ()
         if chance.between("teams", 0, 3) == 0 and not self.is_plain:
@@ -249,7 +251,7 @@ class World:
             "network": MemoryNetwork(),
             "unit_mover": FakeUnitMover(self.ec2),
             "unit_splitter": FakeUnitSplitter(self.ec2),
-            "unit_lender": FakeUnitLender(self.ec2),
+            "unit_lender": SimulatedLender(self.ec2, self.kernel),
             "capacity_blocks": MemoryBlocks(),
             "launch_environment": SimulatedNetwork(self.ec2),
             "instance_types": MemoryInstanceTypes(TYPES, OFFERED),
@@ -353,6 +355,21 @@ class World:
         return node_pool_manifest(
             POOL, self.markets, disruption, self.limits, **one_of(_TEMPLATES)
         )
+
+    def _perhaps_lending(
+        self, node_class: dict[str, Any], is_upgraded: bool
+    ) -> dict[str, Any]:
+        """Return the class; perhaps it lends idle units, and owners let it."""
+        # the release before does not know the field
+        self.lends = self.chance.between("lends", 0, 4) == 0 and not (
+            self.is_plain or is_upgraded
+        )
+        if not self.lends:
+            return node_class
+        tags = {**self.outsiders.tags, LENDABLE_TAG: LENDABLE_VALUE}
+        self.outsiders.tags, self.outsiders.count_min = tags, 2
+        lending = {"after": "1m", "keepFree": self.chance.between("lends", 0, 1)}
+        return {**node_class, "spec": {**node_class["spec"], "lending": lending}}
 
     def _perhaps_warm(
         self, pool: Mapping[str, Any], is_upgraded: bool

@@ -10,9 +10,11 @@ import pytest
 
 from lab.fakes.values import node_claim, reservation, workload_record
 from lab.simulation.aws.lambdas import Run
+from lab.simulation.aws.lender import SimulatedLender
 from lab.simulation.invariants import (
     demand,
     launches,
+    lending,
     lives,
     operations,
     placed,
@@ -55,6 +57,7 @@ CLAIM: NodeClaim = node_claim("nc-1")
 REPLICAS = (PlacedReplicas("research/train", 1),)
 LIMITS_AND_TEAMS = {
     demand.LimitsAreKept,
+    lending.NothingPromisedIsLent,
     standing.StaticPoolsAreNeverTooLarge,
     teams.BorrowingLimitsAreKept,
     teams.LendingLimitsAreKept,
@@ -404,6 +407,19 @@ def test_more_warm_nodes_than_units(scene: Scene) -> None:
     rows["nc-2"] = replace(CLAIM, id="nc-2", is_warm=True, placements=())
     with pytest.raises(Violation, match="cr-1 has 1 units, and 2 warm nodes"):
         seen.holds()
+
+
+def test_a_unit_that_is_lent_although_a_node_was_promised_it(scene: Scene) -> None:
+    seen = scene.see(lending.NothingPromisedIsLent)
+    ec2 = scene.world.ec2
+    ec2.alter("cr-1", total_count=2)
+    scene.world.state.claim_rows["nc-1"] = replace(CLAIM, state=ClaimState.PLANNED)
+    lender = SimulatedLender(ec2, scene.world.kernel)
+    lender.begin("cr-1", 1, {}, "first")
+    seen.called(None, "unit_lender.begin", None)
+    lender.change("cr-1", 2)
+    with pytest.raises(Violation, match="cr-1 has 0 free units beside what it lends"):
+        seen.called(None, "unit_lender.change", None)
 
 
 def running(function: Function, began_us: int) -> Any:

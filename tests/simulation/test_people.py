@@ -2,14 +2,17 @@
 
 import json
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from lab.fakes.values import node_claim
+from lab.fakes.values import node_claim, reservation
+from lab.simulation.aws.lender import SimulatedLender
 from lab.simulation.kernel import HOUR, START, Chance, Kernel
 from lab.simulation.people.agents import Agents
 from lab.simulation.people.operators import ARN, Identities, Operators
+from lab.simulation.world import World
 from reservoir.core.model.instance import Instance
 from reservoir.core.model.node_claim import ClaimState, NodeClaim
 from reservoir.core.model.snapshot import PlacedReplicas
@@ -84,3 +87,29 @@ def test_aws_vouches_for_what_was_signed() -> None:
     assert Identities().sender_of("digest", {"signed": "digest"}).arn == ARN
     with pytest.raises(AccessDeniedError):
         Identities().sender_of("digest", json.loads("{}"))
+
+
+def test_who_borrows_a_unit_that_is_taken_back_has_two_minutes() -> None:
+    world = World(1)
+    world.ec2.reserve(reservation("cr-1", total_count=2))
+    lender = SimulatedLender(world.ec2, world.kernel)
+    lender.begin("cr-1", 2, {}, "first")
+    borrowing = Instance(
+        id="i-1",
+        state="running",
+        instance_type="m5.4xlarge",
+        zone="us-east-1a",
+        zone_id="use1-az1",
+        launched_at=START,
+        capacity_reservation_id="cr-1-lent",
+    )
+    world.ec2.add(borrowing)
+    lender.change("cr-1", 0)
+    assert world.ec2.reservations["cr-1"].total_count == 1, "an unused unit is back at once"
+    while world.kernel.now() < START + timedelta(minutes=2):
+        assert borrowing in world.ec2.live()
+        assert world.kernel.step()
+    assert world.ec2.live() == []
+    for _ in range(100):
+        world.kernel.step()
+    assert world.ec2.reservations["cr-1"].total_count == 2

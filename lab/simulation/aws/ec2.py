@@ -23,6 +23,7 @@ from reservoir.core.launching.launch_request import LaunchOverride, LaunchReques
 from reservoir.core.model.capacity_reservation import (
     ACTIVE,
     CapacityReservation,
+    LentUnits,
     ReservationKind,
 )
 from reservoir.core.model.instance import Instance
@@ -74,7 +75,7 @@ class SimulatedEc2(FakeEc2):
         self._faults = faults
         self._emit = emit
         # when, total and available, by reservation
-        self._counts: dict[str, deque[tuple[int, int, int]]] = {}
+        self._counts: dict[str, deque[tuple[int, int, int, LentUnits | None]]] = {}
         # an older view, and until when it is shown
         self._views: dict[str, tuple[int, Instance]] = {}
         self._scrubbed: dict[str, list[int]] = {}  # until when units of blocks are cleaned
@@ -337,11 +338,9 @@ class SimulatedEc2(FakeEc2):
         for key, reservation in self.reservations.items():
             available = max(0, self.free_units(key))
             seen = self._counts.setdefault(key, deque(maxlen=50))
-            if not seen or (seen[-1][1], seen[-1][2]) != (
-                reservation.total_count,
-                available,
-            ):
-                seen.append((now, reservation.total_count, available))
+            counts = reservation.total_count, available, reservation.lent
+            if not seen or seen[-1][1:] != counts:
+                seen.append((now, *counts))
 
     def list_visible(self) -> tuple[CapacityReservation, ...]:
         """DescribeCapacityReservations; counts may be some seconds old."""
@@ -352,12 +351,15 @@ class SimulatedEc2(FakeEc2):
         for key in sorted(self.reservations):
             at = self._kernel.now_us - lag
             known = self._counts[key]
-            _, total, available = next(
+            _, total, available, lent = next(
                 (each for each in reversed(known) if each[0] <= at), known[0]
             )
             shown.append(
                 replace(
-                    self.reservations[key], total_count=total, available_count=available
+                    self.reservations[key],
+                    total_count=total,
+                    available_count=available,
+                    lent=lent,
                 )
             )
         return tuple(shown)

@@ -23,6 +23,7 @@ from lab.simulation.invariants.launches import (
     NothingIsLaunchedTwice,
     TokensStandForOneRequest,
 )
+from lab.simulation.invariants.lending import NothingPromisedIsLent
 from lab.simulation.invariants.lives import (
     BlocksAreDrainedInTime,
     BudgetsAreKept,
@@ -101,6 +102,7 @@ INVARIANTS: Final[tuple[type[Invariant], ...]] = (
     NeighboursMoveNoDrain,
     StaticPoolsAreNeverTooLarge,
     WarmNodesAreFreeUnits,
+    NothingPromisedIsLent,
     UpdatesPlaceNoMoreThanTheSurge,
     UpdatesLeaveEnoughRunning,
 )

@@ -16,6 +16,7 @@ from reservoir.core.model.capacity_reservation import (
 )
 from reservoir.core.model.instance import Instance
 from reservoir.core.model.instance_type import CapacityType
+from reservoir.names import LENT_FROM_TAG
 
 _KINDS = (
     ReservationKind.DEFAULT,
@@ -117,8 +118,11 @@ class Outsiders:
         return replace(reservation, start_at=start_at, end_at=end_at, state=state)
 
     def _change_reservation(self) -> None:
+        # of what is lent, and what lends, EC2 has its own account: nobody else changes their number of units
         names = sorted(
-            key for key, each in self.ec2.reservations.items() if each.state == ACTIVE
+            key
+            for key, each in self.ec2.reservations.items()
+            if each.state == ACTIVE and each.lent is None and LENT_FROM_TAG not in each.tags
         )
         choice = self.chance.between("owner", 0, 4)
         if choice == 0 or not names:
