@@ -26,7 +26,7 @@ from reservoir.cli.output import as_table
 from reservoir.core.capacity.unavailable_offerings import Market
 from reservoir.core.history.past_event import PastEvent
 from reservoir.core.launching.placed_terms import terms_of
-from reservoir.core.model.capacity_reservation import ReservationKind
+from reservoir.core.model.capacity_reservation import LentUnits, ReservationKind
 from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_claim import ClaimState
 from reservoir.core.model.plan import OfferingKey
@@ -780,6 +780,17 @@ def test_describe_takes_selectors_and_says_what_is_missing(world: DisruptWorld) 
     )
     nothing = run(world, "describe", "nodes", "--state", "draining")
     assert (nothing.exit_code, nothing.stderr) == (0, "no such nodes\n")
+
+
+def test_describe_says_which_units_are_lent(world: DisruptWorld) -> None:
+    source = world.ec2.reservations["cr-1"]
+    world.ec2.put(replace(source, lent=LentUnits("cr-2", 2, 1)))
+    world.observe("cr-1")
+    lines = run(world, "describe", "reservation", "cr-1").stdout.splitlines()
+    assert lines[:2] == [
+        "reservation/cr-1",
+        "units: 1 in all, 2 more lent as cr-2, 1 being taken back",
+    ]
 
 
 @pytest.mark.parametrize("noun", [each.plural for each in NOUNS])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from reservoir.core.model.capacity_reservation import RefusedUnits
+from reservoir.core.model.capacity_reservation import LentUnits, RefusedUnits
 from reservoir.core.model.instance_type import InstanceType
 from reservoir.core.model.node_class import (
     CapacityReservationSelectorTerm,
@@ -256,6 +256,26 @@ SITUATIONS = (
         gpu_job(),
         ReasonCode.RESERVATION_FULL,
         "p5.48xlarge reserved in zone-1 of cr-1 has no free unit (4 in all)",
+    ),
+    Situation(
+        "a reservation of which a unit is lent, and another is being taken back",
+        account(
+            TEAM,
+            reservations=[
+                reservation(
+                    "cr-1",
+                    P5.name,
+                    2,
+                    available_count=0,
+                    free_units=0,
+                    lent=LentUnits("cr-2", 2, 1),
+                )
+            ],
+        ),
+        gpu_job(),
+        ReasonCode.RESERVATION_FULL,
+        "p5.48xlarge reserved in zone-1 of cr-1 has no free unit "
+        "(2 in all, 2 more lent as cr-2, 1 being taken back)",
     ),
     Situation(
         "a reservation that EC2 shows as free and refuses",

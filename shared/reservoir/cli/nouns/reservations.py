@@ -1,6 +1,6 @@
 """Capacity reservations."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -8,6 +8,7 @@ from reservoir.cli.nouns.noun import Facts, Noun, Selection, Selector, age, ahea
 from reservoir.cli.nouns.offerings import offered
 from reservoir.cli.output import Column, Listing
 from reservoir.cli.stack.connection import Connection
+from reservoir.core.model.capacity_reservation import LentUnits
 from reservoir.manifests.answers.listed import ReservationRow
 from reservoir.usecases.listing.list_reservations import ListReservations
 
@@ -67,6 +68,15 @@ def _lent(row: ReservationRow) -> str:
     return f"{lent} (-{returning})" if returning else str(lent)
 
 
+def _details(_stack: Connection, row: ReservationRow) -> Iterable[str]:
+    """Say of units that are lent what became of them: why, the events below tell."""
+    status = row.status
+    if status.lent_as is None or not status.lent:
+        return ()
+    lent = LentUnits(status.lent_as, status.lent, status.lent - status.returning)
+    return (f"units: {status.total} in all, {lent}",)
+
+
 def _holders(row: ReservationRow) -> str:
     return (
         ", ".join(f"{it.namespace}/{it.name} x{it.units}" for it in row.status.holders)
@@ -102,4 +112,5 @@ NOUN: Final = Noun(
     _read,
     _facts,
     _listing,
+    details=_details,
 )

@@ -127,7 +127,10 @@ def no_unit(reservation: CapacityReservation, key: OfferingKey | None) -> Failur
     if share is not None and share.is_withheld:
         message = f"no unit of {words(key)} is its turn: {share.note}"
         return Failure(ReasonCode.TEAM_QUOTA, message, key, at=share.back_at)
-    message = f"{words(key)} has no free unit ({reservation.total_count} in all)"
+    units = f"{reservation.total_count} in all"
+    if reservation.lent is not None and reservation.lent.count > 0:
+        units = f"{units}, {reservation.lent}"
+    message = f"{words(key)} has no free unit ({units})"
     return Failure(ReasonCode.RESERVATION_FULL, message, key)
 
 

@@ -107,6 +107,16 @@ class LentUnits:
         """Whether units are on their way, in either direction."""
         return self.count != self.target_count
 
+    @property
+    def returning_count(self) -> int:
+        """Units that are being taken back."""
+        return max(0, self.count - self.target_count)
+
+    def __str__(self) -> str:
+        """Return what a sentence about the reservation says."""
+        back = f", {self.returning_count} being taken back" if self.returning_count else ""
+        return f"{self.count} more lent as {self.reservation_id}{back}"
+
 
 @dataclass(frozen=True, slots=True)
 class ObservedReservation:

@@ -185,6 +185,10 @@ class ReservationRowStatus(Part):
     returning: int = Field(
         default=0, description="Of those, units that are being taken back."
     )
+    lent_as: str | None = Field(
+        default=None,
+        description="The interruptible reservation that units are lent as; it stays when none are.",
+    )
     refusal: str | None = Field(
         default=None,
         description="Why nothing is launched into units that EC2 shows as free.",

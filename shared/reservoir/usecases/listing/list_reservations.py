@@ -82,9 +82,8 @@ def _row(record: ReservationRecord, claims: Sequence[NodeClaim]) -> ReservationR
             warm=warm_count,
             others=found.units_of_others(len(claims)),
             lent=0 if found.lent is None else found.lent.count,
-            returning=0
-            if found.lent is None
-            else max(0, found.lent.count - found.lent.target_count),
+            returning=0 if found.lent is None else found.lent.returning_count,
+            lent_as=None if found.lent is None else found.lent.reservation_id,
             refusal=None if found.refusal is None else found.refusal.reason,
             holders=_holders(claims),
             drain_at=found.drain_at(),
