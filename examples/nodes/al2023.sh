@@ -3,6 +3,7 @@
 set -eu
 python3.11 -m venv /opt/reservoir || { dnf install -y python3.11; python3.11 -m venv /opt/reservoir; }
 /opt/reservoir/bin/pip install --require-hashes -r https://example.com/reservoir/requirements.txt
+id reservoir-research >/dev/null 2>&1 || useradd --system --shell /sbin/nologin reservoir-research
 mkdir -p /etc/reservoir
 cat >/etc/reservoir/agent.toml <<'END'
 node_claims_table = "{{reservoir.nodeClaimsTable}}"
@@ -12,8 +13,11 @@ reports_queue_url = "{{reservoir.reportsQueueUrl}}"
 workload = "research/train-*"
 command = ["/opt/train/launch.sh"]
 checkpoint = ["/opt/train/checkpoint.sh"]
+user = "reservoir-research"
 per_node = true
 END
-curl -fsS https://example.com/reservoir/reservoir-agent.service -o /etc/systemd/system/reservoir-agent.service
+for unit in reservoir-metadata reservoir-agent; do
+  curl -fsS "https://example.com/reservoir/$unit.service" -o "/etc/systemd/system/$unit.service"
+done
 systemctl daemon-reload
 systemctl enable --now reservoir-agent

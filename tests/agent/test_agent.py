@@ -523,6 +523,7 @@ OPTIONS_ALONE = GOOD.replace("command =", "container_options =")
         'run = "x"',
         GOOD[:150],
         GOOD.replace("command =", "container_options ="),
+        GOOD.replace("command =", 'user = "someone"\nimage ="a/b:1"\ncommand ='),
     ],
 )
 def test_a_file_that_says_too_little_is_refused(text: str, tmp_path: Path) -> None:

@@ -161,7 +161,8 @@ def test_a_command_and_its_hook_have_streams_that_name_workload_node_and_process
     }
     command = ("echo", "begins")
     work.start(ProcessId("research/train", 3), Run("*", command), environment)
-    work.start_hook("research/train", ("echo", "saved"), environment)
+    hooked = Run("*", command, checkpoint=("echo", "saved"))
+    work.start_hook("research/train", hooked, environment)
     while not list(work.ended()):
         time.sleep(0.01)
     while not list(work.ended_hooks()):

@@ -1,5 +1,7 @@
 """Real processes, and containers of a stand-in for an engine."""
 
+import os
+import pwd
 import stat
 import time
 from collections.abc import Callable, Iterator
@@ -114,6 +116,43 @@ def test_a_command_that_does_not_exist_ends_as_a_shell_says(work: Processes) -> 
     status, why = ended(work)
     assert status == 127
     assert "/nowhere/at-all" in why
+
+
+def test_a_command_of_a_user_that_does_not_exist_runs_as_nobody_else(
+    work: Processes, tmp_path: Path
+) -> None:
+    trace = tmp_path / "ran"
+    work.start(PROCESS, Run("*", ("touch", str(trace)), user="no-such-user"), {})
+    assert ended(work) == (127, "there is no user no-such-user on the node\n")
+    hooked = Run("*", ("true",), checkpoint=("touch", str(trace)), user="no-such-user")
+    work.start_hook("research/train", hooked, {})
+    until(lambda: list(work.ended_hooks()))
+    assert not trace.exists()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="root alone runs something as another user")
+def test_commands_and_hooks_run_as_their_user_with_no_right_of_roots(
+    work: Processes, tmp_path: Path
+) -> None:
+    who = ("sh", "-c", 'echo "$(id -un) $(id -Gn) $USER $HOME"; cat /proc/self/environ')
+    run = Run("*", who, checkpoint=who, user="nobody")
+    home = pwd.getpwnam("nobody").pw_dir
+    said = f"nobody nogroup nobody {home}\n"
+    work.start(PROCESS, run, {})
+    status, tail = ended(work)
+    assert (status, tail.startswith(said)) == (0, True)
+    work.start_hook("research/train", run, {})
+    until(lambda: list(work.ended_hooks()))
+    hook = tmp_path / "logs" / "research_train-checkpoint.log"
+    assert hook.read_text().startswith(said)
+
+
+def test_nobody_but_the_agents_user_reads_what_commands_write(
+    work: Processes, tmp_path: Path
+) -> None:
+    work.start(PROCESS, Run("*", ("true",)), {})
+    ended(work)
+    assert stat.S_IMODE((tmp_path / "logs").stat().st_mode) == 0o700
 
 
 def test_who_does_not_end_in_time_is_killed_when_the_agent_stops(

@@ -63,9 +63,9 @@ class FakeWork:
         self.started.append(process)
 
     def start_hook(
-        self, workload_key: str, command: tuple[str, ...], environment: Mapping[str, str]
+        self, workload_key: str, run: Run, environment: Mapping[str, str]
     ) -> None:
-        assert command == RUN.checkpoint
+        assert run.checkpoint == RUN.checkpoint
         self.hooks[workload_key] = environment
 
     def signal(self, process: ProcessId, *, kill: bool) -> None:

@@ -54,7 +54,7 @@ class Work(Protocol):
         ...
 
     def start_hook(
-        self, workload_key: str, command: tuple[str, ...], environment: Mapping[str, str]
+        self, workload_key: str, run: Run, environment: Mapping[str, str]
     ) -> None:
         """Start a checkpoint hook."""
         ...
@@ -162,13 +162,13 @@ class Agent:
                 self._arrive(key)
             case Signal(process, kill):
                 self._work.signal(process, kill=kill)
-            case Checkpoint(key, command, environment):
+            case Checkpoint(key, run, environment):
                 log.info(
                     "checkpoint of %s, correlation_id %s",
                     key,
                     environment["RESERVOIR_CORRELATION_ID"],
                 )
-                self._work.start_hook(key, command, environment)
+                self._work.start_hook(key, run, environment)
             case Report(body):
                 self._reports.append(body)
 

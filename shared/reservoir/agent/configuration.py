@@ -25,6 +25,7 @@ class Run:
     ``per_node``: once for all replicas on the node, as launchers of training want it, instead of once for each.
     ``checkpoint`` is run when the node must go, before anything is stopped. ``gang``: only when all nodes of the
     workload are there, and know each other. ``image``: in a container, with ``container_options`` for its engine.
+    ``user``: who runs command and checkpoint, by name; empty: who runs the agent, which also starts containers.
     """
 
     workload: str
@@ -35,6 +36,7 @@ class Run:
     gang: bool = False
     image: str = ""
     container_options: tuple[str, ...] = ()
+    user: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,10 @@ def _run(table: Any) -> Run:
         raise ValueError("run needs a command, an image or both")
     if found.container_options and not found.image:
         raise ValueError("container_options need an image")
+    if found.user and found.image:
+        raise ValueError(
+            "user is for commands outside containers; container_options can say --user"
+        )
     return found
 
 

@@ -70,7 +70,7 @@ class Checkpoint:
     """Run the checkpoint hook of a workload."""
 
     workload_key: str
-    command: tuple[str, ...]
+    run: Run
     environment: Mapping[str, str]
 
 
@@ -372,7 +372,7 @@ class NodeMachine:
                 and not is_over
             ):
                 task.checkpoint = "running"
-                yield Checkpoint(key, task.run.checkpoint, self._environment(key))
+                yield Checkpoint(key, task.run, self._environment(key))
             if is_over or task.checkpoint != "running":
                 for number, process in task.processes.items():
                     yield from self._stop(ProcessId(key, number), process)

@@ -3,10 +3,12 @@
 import contextlib
 import logging
 import os
+import pwd
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -41,19 +43,22 @@ class Processes:
             command = (
                 self._in_container(process, run, environment) if run.image else run.command
             )
-            self._copy(self.log_of(process), environment, str(process.number))
-            self._running[process] = self._begin(self.log_of(process), command, environment)
+            log = self.log_of(process)
+            self._copy(log, environment, str(process.number))
+            self._running[process] = self._begin(log, command, environment, run.user)
         except OSError as error:
             self._failed[process] = f"{error}\n"
 
     def start_hook(
-        self, workload_key: str, command: tuple[str, ...], environment: Mapping[str, str]
+        self, workload_key: str, run: Run, environment: Mapping[str, str]
     ) -> None:
         """Start a checkpoint hook; one that cannot be started is over."""
         log = self._log_folder / f"{workload_key.replace('/', '_')}-checkpoint.log"
         self._copy(log, environment, "checkpoint")
         try:
-            self._hooks[workload_key] = self._begin(log, command, environment)
+            self._hooks[workload_key] = self._begin(
+                log, run.checkpoint, environment, run.user
+            )
         except OSError as error:
             log.write_text(f"{error}\n", encoding="utf-8")
             self._hooks[workload_key] = self._begin(log, ("true",), {})
@@ -123,17 +128,26 @@ class Processes:
             )
 
     def _begin(
-        self, log: Path, command: tuple[str, ...], environment: Mapping[str, str]
+        self,
+        log: Path,
+        command: tuple[str, ...],
+        environment: Mapping[str, str],
+        user: str = "",
     ) -> "subprocess.Popen[bytes]":
-        self._log_folder.mkdir(parents=True, exist_ok=True)
+        # users of a node read nothing of each other's
+        self._log_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        runs_as = _user(user) if user else _User()
         with log.open("ab") as output:
             return subprocess.Popen(  # noqa: S603 - what whoever made the node has configured
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **environment},
+                env={**os.environ, **runs_as.environment, **environment},
                 start_new_session=True,
+                user=runs_as.uid,
+                group=runs_as.gid,
+                extra_groups=runs_as.groups,
             )
 
     def log_of(self, process: ProcessId) -> Path:
@@ -142,6 +156,30 @@ class Processes:
             self._log_folder
             / f"{process.workload_key.replace('/', '_')}-{process.number}.log"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _User:
+    """Who a process runs as; without anything, who runs the agent."""
+
+    uid: int | None = None
+    gid: int | None = None
+    groups: Sequence[int] | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def _user(name: str) -> _User:
+    """Look a user up; raises OSError where there is none, so that nothing runs as another."""
+    try:
+        found = pwd.getpwnam(name)
+    except KeyError as error:
+        raise FileNotFoundError(f"there is no user {name} on the node") from error
+    return _User(
+        found.pw_uid,
+        found.pw_gid,
+        os.getgrouplist(name, found.pw_gid),
+        {"HOME": found.pw_dir, "LOGNAME": name, "USER": name},
+    )
 
 
 def _tail(log: Path) -> str:
