@@ -16,7 +16,7 @@ from reservoir.core.checking.constraints.topology import Topology
 from reservoir.core.checking.dear_spot import dear_spot_violations
 from reservoir.core.checking.final_state.facts import Facts
 from reservoir.core.checking.launches import node_violations
-from reservoir.core.checking.residual.residual_check import ResidualCheck
+from reservoir.core.checking.residual.residual_check import residual_violations
 from reservoir.core.checking.team_resources import TeamResources
 from reservoir.core.checking.team_shares import TeamShares
 from reservoir.core.checking.totals import total_violations
@@ -46,5 +46,5 @@ def check(
     found.extend(TeamResources(facts).violations())
     if not found:
         found.extend(dear_spot_violations(facts, topology))
-        found.extend(ResidualCheck(facts, topology).violations())
+        found.extend(residual_violations(facts, topology))
     return tuple(sorted(set(found)))

@@ -37,7 +37,7 @@ from lab.oracle.world import (
 )
 from reservoir.core.checker import ViolationCode as V
 from reservoir.core.checking.final_state import demand_facts, facts
-from reservoir.core.checking.residual import residual_check
+from reservoir.core.checking.residual import refusals as refusal_rules
 from reservoir.core.model.capacity_reservation import ReservationKind
 from reservoir.core.model.plan import PlannedNodes
 from reservoir.core.model.snapshot import Node, PlacedReplicas
@@ -69,7 +69,7 @@ PLACED: Key = (demand_facts, "_PLACED_ALIKE")
 OFFERED: Key = (demand_facts, "_OFFERED_ALIKE")
 LAUNCHED: Key = (facts, "_LAUNCHED_ALIKE")
 SITED: Key = (facts, "_SITED_ALIKE")
-ROOMED: Key = (residual_check, "_ROOMED_ALIKE")
+ROOMED: Key = (refusal_rules, "_ROOMED_ALIKE")
 KINDS: dict[Key, type] = {
     ALIKE: Workload,
     PLACED: Workload,

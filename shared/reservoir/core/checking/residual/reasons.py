@@ -46,7 +46,7 @@ def _takes_nothing(facts: Facts, reservation: CapacityReservation) -> bool:
     )
 
 
-def _has_later_rung(facts: Facts, workload: Workload) -> bool:
+def _has_later_fallback(facts: Facts, workload: Workload) -> bool:
     return any(
         step.capacity_type not in facts.markets(workload) for step in workload.fallback
     )
@@ -124,7 +124,7 @@ _CONDITIONS: Final[Mapping[ReasonCode, _Test]] = {
     ReasonCode.TEAM_BUDGET: _has_budgets,
     ReasonCode.RESERVATION_NOT_STARTED: _is_upcoming,
     ReasonCode.DURATION_DOES_NOT_FIT: _has_too_little_time,
-    ReasonCode.FALLBACK_NOT_YET: _has_later_rung,
+    ReasonCode.FALLBACK_NOT_YET: _has_later_fallback,
     ReasonCode.OFFERING_UNAVAILABLE: _is_unavailable,
     ReasonCode.MAX_PRICE: _has_price,
     ReasonCode.LIMIT_EXCEEDED: _has_limits,

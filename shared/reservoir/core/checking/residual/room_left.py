@@ -56,11 +56,8 @@ class RoomLeft:
     def may_run(self, workload: Workload, room: OpenNodes) -> bool:
         """Whether one replica may be in the room, size and topology apart."""
         facts = self._facts
-        reservation = (
-            None
-            if room.key is None
-            else facts.reservations.get(room.key.reservation_id or "")
-        )
+        reservation_id = None if room.key is None else room.key.reservation_id
+        reservation = facts.reservations.get(reservation_id or "")
         drain = None if reservation is None else reservation.block_drain()
         if drain is not None and facts.policy.no_duration_policy is NoDurationPolicy.AVOID:
             return False
@@ -82,27 +79,28 @@ class RoomLeft:
         """Yield nodes that could still be launched for the workload: free units, or what can be bought."""
         facts, needs = self._facts, self._facts.needs(workload)
         for pool in facts.snapshot.node_pools:
-            may_use = self.tolerates(workload, pool) and self._shares.may_use(
-                workload.key, pool.name
-            )
-            for key in self._still_open(pool) if may_use else ():
-                name = key.instance_type
-                is_reserved = key.capacity_type is CapacityType.RESERVED
-                if is_reserved is not reserved or not needs.fits_in(
-                    facts.launched_as(pool, name).allocatable
-                ):
+            if not self.tolerates(workload, pool):
+                continue
+            if not self._shares.may_use(workload.key, pool.name):
+                continue
+            for key in self._still_open(pool):
+                if (key.capacity_type is CapacityType.RESERVED) is not reserved:
                     continue
-                if facts.accepts(pool, name, (place_of(key),), workload):
-                    units = (
-                        self.free_units[key.reservation_id]
-                        if key.reservation_id is not None
-                        else _UNLIMITED
-                    )
-                    units = min(
-                        units, self._shares.open_units(workload.key, key.reservation_id)
-                    )
-                    if units > 0:
-                        yield self.new_nodes(pool, key, units if pool.limits is None else 1)
+                launched = facts.launched_as(pool, key.instance_type)
+                if not needs.fits_in(launched.allocatable):
+                    continue
+                if not facts.accepts(pool, key.instance_type, (place_of(key),), workload):
+                    continue
+                units = self._units_for(workload, key)
+                if units > 0:
+                    yield self.new_nodes(pool, key, units if pool.limits is None else 1)
+
+    def _units_for(self, workload: Workload, key: OfferingKey) -> int:
+        """Return how many units of an offering are free, and open to the workload's team."""
+        free_units = _UNLIMITED
+        if key.reservation_id is not None:
+            free_units = self.free_units[key.reservation_id]
+        return min(free_units, self._shares.open_units(workload.key, key.reservation_id))
 
     def _still_open(self, pool: NodePool) -> tuple[OfferingKey, ...]:
         """Return what limits and units still let be launched for the pool."""
@@ -143,7 +141,7 @@ class RoomLeft:
                 continue
             if not self._shares.may_use(workload.key, host.pool_name):
                 continue
-            # nearly always one of these two; spares the whole comparison
+            # one of these two is nearly always short: they are compared first, because that is fast
             if free["cpu"] < needs["cpu"] or free["memory"] < needs["memory"]:
                 continue
             if not needs.fits_in(free):
@@ -178,16 +176,15 @@ class RoomLeft:
 
     def nodes_for(self, workload: Workload) -> Iterator[OpenNodes]:
         """Yield everything that could still take a replica of the workload (all of a gang), topology apart."""
-        return (
-            it
-            for it in self._of_units(workload)
-            if self._resources.is_open(workload, it.capacity_type)
-        )
+        for room in self._whatever_its_quota(workload):
+            if self._resources.is_open(workload, room.capacity_type):
+                yield room
 
-    def _of_units(self, workload: Workload) -> Iterator[OpenNodes]:
-        yield from (
-            room for room in self._hosting(workload) if self.may_run(workload, room)
-        )
+    def _whatever_its_quota(self, workload: Workload) -> Iterator[OpenNodes]:
+        """Yield the same, also where a quota of resources leaves its team nothing."""
+        for room in self._hosting(workload):
+            if self.may_run(workload, room):
+                yield room
         for room in self._launchable(reserved=True, workload=workload):
             if not wants_many(room.pool) and self.may_run(workload, room):
                 yield room

@@ -9,7 +9,8 @@ from reservoir.core.checking.final_state.facts import Facts, Host
 from reservoir.core.checking.residual.open_nodes import OpenNodes
 from reservoir.core.scheduling_terms.resources import Resources
 
-_SLOTS_MAX: Final = 64  # more of them make a yes likelier, and take longer
+# More slots find more splits and take longer; beyond this a split may be missed, never invented.
+_SLOTS_MAX: Final = 64
 
 
 @dataclass(slots=True)
@@ -35,22 +36,19 @@ def can_split(
     if facts.policy.reserved_floor_percent:
         return False
     slots = _slots(units, free_units)
-    for key in sorted(
-        host.placed, key=lambda key: (-facts.needs(facts.workloads[key])["cpu"], key)
-    ):
-        needs, rest = facts.needs(facts.workloads[key]), host.placed[key]
+    needs = {key: facts.needs(facts.workloads[key]) for key in host.placed}
+    largest_first = sorted(host.placed, key=lambda key: (-needs[key]["cpu"], key))
+    for key in largest_first:
+        rest = host.placed[key]
         for slot in slots:
+            if slot.unit not in able[key]:
+                continue
+            count = min(rest, copies_that_fit(slot.free, needs[key]))
             unit = units[slot.unit]
-            count = (
-                min(rest, copies_that_fit(slot.free, needs))
-                if slot.unit in able[key]
-                else 0
-            )
-            if count and facts.together(
-                unit.description, unit.undefined, (*slot.carried, key)
-            ):
+            together = (*slot.carried, key)
+            if count and facts.together(unit.description, unit.undefined, together):
                 slot.carried[key] += count
-                slot.free -= needs * count
+                slot.free -= needs[key] * count
                 rest -= count
         if rest:
             return False
@@ -69,12 +67,10 @@ def _slots(units: Sequence[OpenNodes], free_units: Mapping[str, int]) -> list[_S
     for index, unit in enumerate(units):
         assert unit.key is not None
         assert unit.pool is not None
+        if unit.pool.limits is not None:
+            continue
         reservation_id = unit.key.reservation_id or ""
-        while (
-            unit.pool.limits is None
-            and left[reservation_id] > 0
-            and len(slots) < _SLOTS_MAX
-        ):
+        while left[reservation_id] > 0 and len(slots) < _SLOTS_MAX:
             left[reservation_id] -= 1
             slots.append(_Slot(index, unit.free))
     return slots
