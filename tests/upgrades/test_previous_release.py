@@ -99,6 +99,10 @@ LOST_ON_THE_WAY_BACK: Mapping[tuple[str, str], str] = {
         "refusal",
     ): "kept beside the facts until the next observation, which ends it anyway",
     ("CapacityReservation", "lent"): "observed anew by the next discovery",
+    (
+        "CapacityReservation",
+        "unused_billing_owner_id",
+    ): "observed anew by the next discovery",
     ("CapacityReservation", "is_launchable"): "observed anew by the next discovery",
     ("CapacityReservation", "network_nodes"): "asked for again by the next discovery",
     ("LaunchAttempt", "unanswered_at"): "the attempt is adopted after six minutes",

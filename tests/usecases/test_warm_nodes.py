@@ -162,6 +162,7 @@ def test_warm_nodes_that_drifted_are_renewed() -> None:
 def test_units_that_would_cost_more_with_a_node_stay_cold() -> None:
     for change in (
         {"owner_id": "999999999999"},
+        {"unused_billing_owner_id": "999999999999"},
         {"instance_match_criteria": "open"},
     ):
         world = warm_world()

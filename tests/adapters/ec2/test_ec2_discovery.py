@@ -135,11 +135,19 @@ def test_blocks_and_reservations_of_others_are_listed_with_their_owner_and_block
         found[shared["capacity_reservation_id"]].owner_id
         != found[block["capacity_reservation_id"]].owner_id
     )
+    assert found[shared["capacity_reservation_id"]].unused_billing_owner_id is None
     ours = found[block["capacity_reservation_id"]]
     assert (ours.kind, ours.capacity_block_id) == (
         ReservationKind.CAPACITY_BLOCK,
         block["capacity_block_id"],
     )
+    cloud.control(
+        "assign_unused_billing",
+        capacity_reservation_id=shared["capacity_reservation_id"],
+        account_id=ours.owner_id,
+    )
+    found = {item.id: item for item in Ec2ReservationReader(cloud.ec2, None).list_visible()}
+    assert found[shared["capacity_reservation_id"]].unused_billing_owner_id == ours.owner_id
     cloud.control(
         "unshare_reservation", capacity_reservation_id=shared["capacity_reservation_id"]
     )

@@ -99,9 +99,13 @@ class Stack(OwnOutside):
         self.purchases = Purchases(*purchases)
         applier(self.policy).apply([("audio", json.dumps(team("audio", 1)))])
 
-    def sample(self, *reservations: ReservationSample, hours: float = 26) -> None:
-        """Keep samples from an hour before the day on."""
-        at = DAY - timedelta(hours=1)
+    def sample(
+        self,
+        *reservations: ReservationSample,
+        at: datetime = DAY - timedelta(hours=1),
+        hours: float = 26,
+    ) -> None:
+        """Keep samples from an instant on: from an hour before the day."""
         for number in range(int(hours * 6)):
             self.history.keep_sample(Sample(at + number * TEN_MINUTES, reservations))
 
@@ -190,6 +194,23 @@ def test_of_units_that_another_account_shares_its_owner_is_charged_for_the_unuse
     }
     account = rows(stack, tmp_path)[0]["BillingAccountId"]
     assert charged == {"free": "999999999999", "ours": account, "others": ""}
+
+
+def test_unused_units_are_charged_to_the_account_that_took_their_bill_from_then_on(
+    tmp_path: Path,
+) -> None:
+    stack = Stack()
+    shared = replace(HELD, owner_id="999999999999")
+    assigned = replace(shared, unused_billing_owner_id="111122223333")
+    stack.sample(shared, hours=13)
+    stack.sample(assigned, at=DAY + timedelta(hours=12), hours=13)
+    unused = {
+        row["ChargePeriodStart"]: row["SubAccountId"]
+        for row in rows(stack, tmp_path)
+        if row["x_UnitState"] == "free"
+    }
+    assert unused["2026-01-15T11:00:00Z"] == "999999999999"
+    assert unused["2026-01-15T12:00:00Z"] == "111122223333"
 
 
 def test_where_no_sample_tells_the_owner_nobody_is_charged_for_the_unused(

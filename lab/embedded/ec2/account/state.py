@@ -131,6 +131,8 @@ class CapacityReservation:
     """When a future-dated reservation was first asked to start; None of all others."""
     commitment_s: int = 0
     """How long a future-dated reservation has to stay once it is delivered."""
+    unused_billing_owner_id: str | None = None
+    """The account that has accepted to pay for what nobody uses of it; None: its owner pays."""
     commitment_end_at: datetime | None = None
     """None also once EC2 waives the commitment, because the reservation is delayed."""
     committed_count: int = 0

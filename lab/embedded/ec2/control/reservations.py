@@ -8,7 +8,7 @@ from typing import Any, Final
 from lab.embedded.ec2.account import slots
 from lab.embedded.ec2.account.state import LINUX, CapacityReservation, ReservationKind
 from lab.embedded.ec2.account.world import World
-from lab.embedded.ec2.api.errors import invalid_value
+from lab.embedded.ec2.api.errors import invalid_value, not_permitted
 from lab.embedded.ec2.control.support import Action, moment, zone_of
 from lab.embedded.ec2.market.catalogue import check_offered
 from lab.embedded.ec2.reservations import interruptible, resource_groups
@@ -179,6 +179,27 @@ def unshare_reservation(world: World, *, capacity_reservation_id: str) -> dict[s
         ``InvalidCapacityReservationId.NotFound``.
     """
     world.reservation(capacity_reservation_id).visible = False
+    return {}
+
+
+def assign_unused_billing(
+    world: World, *, capacity_reservation_id: str, account_id: str
+) -> dict[str, Any]:
+    """Have an account pay for what nobody uses of an on-demand reservation: its owner has asked, the account accepted.
+
+    https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/assign-billing.html
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidCapacityReservationId.NotFound``, ``OperationNotPermitted``.
+    """
+    reservation = world.reservation(capacity_reservation_id)
+    if reservation.kind is not ReservationKind.ON_DEMAND:
+        raise not_permitted(
+            f"The bill of a capacity reservation of the kind {reservation.kind} cannot be assigned."
+        )
+    reservation.unused_billing_owner_id = account_id
     return {}
 
 
@@ -386,6 +407,7 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "break_units": break_units,
     "share_reservation": share_reservation,
     "unshare_reservation": unshare_reservation,
+    "assign_unused_billing": assign_unused_billing,
     "create_interruptible": create_interruptible,
     "reclaim_interruptible": reclaim_interruptible,
     "set_reservation_state": set_reservation_state,

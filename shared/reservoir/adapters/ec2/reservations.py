@@ -174,6 +174,7 @@ def parse(
         is_launchable=described.get("LaunchStatus") != "unlaunchable",
         placement_group_arn=described.get("PlacementGroupArn"),
         capacity_block_id=described.get("CapacityBlockId"),
+        unused_billing_owner_id=described.get("UnusedReservationBillingOwnerId"),
         lent=lent_units(described),
         tags={tag["Key"]: tag["Value"] for tag in described.get("Tags", [])},
     )

@@ -171,12 +171,13 @@ def rows_of_reservations(
 def _charged(place: Place, hour: HourOfUnits) -> str:
     """Return the account that AWS charges for units; empty where that is not known.
 
-    A reservation's owner pays for what nobody uses of it, whoever runs instances in it for these, and for a Capacity
-    Block whoever bought it (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-reservation-sharing.html).
-    Which account the instances of others are of, EC2 does not tell.
+    Who runs instances in a reservation pays for these. What nobody uses is paid by the owner, or by the account to
+    which the owner has assigned that bill, and a Capacity Block by its owner
+    (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/assign-billing.html). EC2 does not say which account the
+    instances of others belong to.
     """
     if hour.kind is ReservationKind.CAPACITY_BLOCK or hour.state is UnitState.FREE:
-        return hour.owner_id
+        return hour.charged_id
     return place.account_id if hour.state is UnitState.OURS else ""
 
 

@@ -34,8 +34,8 @@ class HourOfUnits:
     """Units of one reservation in one hour that were used in one way, in thousandths of a unit times seconds.
 
     ``whose`` is the namespace of the work on them, or the team that owns them while they are free; empty: of no team,
-    or not known. ``atto_usd`` is None where the price is not known. ``owner_id`` is the account that owns the
-    reservation; empty: no sample has it.
+    or not known. ``atto_usd`` is None where the price is not known. ``charged_id`` is the account that pays for free
+    units and for those of a Capacity Block; empty: of other units, and where no sample has it.
     """
 
     reservation_id: str
@@ -47,7 +47,7 @@ class HourOfUnits:
     whose: str
     milli_unit_s: int
     atto_usd: int | None
-    owner_id: str = ""
+    charged_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def hours_of_units(
             units = _units(each.what)
             spent = _spent(each.what, units, fees, start, end)
             for (state, whose), count in units.items():
-                key = (hour, state, whose)
+                key = (hour, state, whose, _charged(each.what, state))
                 totals[key] += count * seconds_between(start, end)
                 more, before = spent[state, whose], costs.get(key, 0)
                 costs[key] = None if more is None or before is None else before + more
@@ -110,16 +110,22 @@ def hours_of_units(
             hour=hour,
             state=state,
             whose=whose,
-            milli_unit_s=totals[hour, state, whose],
-            atto_usd=costs[hour, state, whose],
-            owner_id=last.owner_id,
+            milli_unit_s=totals[hour, state, whose, charged_id],
+            atto_usd=costs[hour, state, whose, charged_id],
+            charged_id=charged_id,
         )
-        for hour, state, whose in sorted(totals)
+        for hour, state, whose, charged_id in sorted(totals)
     ]
 
 
-_Key = tuple[datetime, UnitState, str]
+_Key = tuple[datetime, UnitState, str, str]
 _Units = Mapping[tuple[UnitState, str], int]
+
+
+def _charged(found: ReservationSample, state: UnitState) -> str:
+    """Return the account that pays for units of the reservation itself; who runs an instance in one pays for that."""
+    is_block = found.kind is ReservationKind.CAPACITY_BLOCK
+    return found.unused_payer_id if is_block or state is UnitState.FREE else ""
 
 
 def _pieces(

@@ -48,6 +48,13 @@ class ReservationSample:
     # by the team that owns them by its quotas; the empty name: no team does
     free_milli_units: Mapping[str, int] = field(default_factory=dict)
     owner_id: str = ""  # the account; empty in samples of earlier releases
+    # the account that pays for free units, where the owner has assigned their bill to another
+    unused_billing_owner_id: str | None = None
+
+    @property
+    def unused_payer_id(self) -> str:
+        """The account that pays for free units; empty where no sample has it."""
+        return self.unused_billing_owner_id or self.owner_id
 
     @property
     def idle_micro_usd_per_hour(self) -> int | None:
@@ -190,6 +197,7 @@ def _reservation(
         stale=reservation.stale,
         ours_milli_units=_by_namespace(on_it),
         owner_id=reservation.owner_id,
+        unused_billing_owner_id=reservation.unused_billing_owner_id,
     )
 
 

@@ -141,6 +141,8 @@ class ObservedReservation:
     is_launchable: bool = True
     placement_group_arn: str | None = None
     capacity_block_id: str | None = None
+    # the account that pays for its unused units, where its owner has assigned their bill to another
+    unused_billing_owner_id: str | None = None
     # in its zone's network, from the top, as far down as EC2 tells; empty: not known
     network_nodes: tuple[str, ...] = ()
     resource_group_arns: tuple[str, ...] = ()

@@ -1,8 +1,9 @@
 """How many warm nodes a pool wants, where, and which of those that it has are too many.
 
 Only units that cost the same whether or not a node runs in them are kept warm: those of reservations that this account
-owns and that no instance enters by itself. An instance in a reservation that another account shares is billed to who
-runs it. In an open reservation a warm node would turn instances of others away, which would then be bought.
+owns and pays for, and that no instance enters by itself. An instance is billed to who runs it, also in a reservation
+that another account shares or whose unused units another account pays for. In an open reservation a warm node would
+turn instances of others away, which would then be bought.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -173,6 +174,7 @@ def is_free_of_charge(reservation: CapacityReservation, account_id: str) -> bool
     """Whether a node in a free unit costs what the free unit costs, for everybody."""
     return (
         reservation.owner_id == account_id
+        and reservation.unused_billing_owner_id in (None, account_id)
         and reservation.kind is not ReservationKind.INTERRUPTIBLE
         and reservation.instance_match_criteria == _TARGETED
     )

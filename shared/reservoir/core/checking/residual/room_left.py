@@ -74,7 +74,6 @@ class RoomLeft:
         taints = binding_taints(pool.taints, pool.startup_taints, initialized=False)
         return tolerates_all(taints, workload.tolerations) is None
 
-    # Branches: pools, then what each still sells, then whether the workload may have it; one filter a line.
     def _launchable(self, *, reserved: bool, workload: Workload) -> Iterator[OpenNodes]:
         """Yield nodes that could still be launched for the workload: free units, or what can be bought."""
         facts, needs = self._facts, self._facts.needs(workload)
