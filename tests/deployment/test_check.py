@@ -21,6 +21,8 @@ from reservoir.deployment.deployment import read
 
 TOPIC = "arn:aws:sns:us-east-1:123456789012:pages"
 KEY = "arn:aws:kms:us-east-1:123456789012:key/volumes"
+KEY_OF_AWS = "arn:aws:kms:us-east-1:123456789012:key/of-ebs"
+ALIAS = "arn:aws:kms:us-east-1:123456789012:alias/volumes"
 BOUNDS = ROOT / "examples" / "iam" / "boundary.json"
 KEY_POLICY = ROOT / "examples" / "iam" / "encryption-key.json"
 BOUNDARY = "arn:aws:iam::123456789012:policy/bounds"
@@ -154,7 +156,8 @@ class AccountAsFound:
         self.boundaries = {BOUNDARY}
         self.bounds: Any = EVERYTHING_ALLOWED
         self.volume_key: str | None = None
-        self.keys = {KEY: "Enabled"}
+        self.keys = {KEY: "Enabled", KEY_OF_AWS: "Enabled"}
+        self.aliases = {ALIAS: KEY}
         self.key_policy = json.loads(KEY_POLICY.read_text())
         self.network: dict[str, Any] = networked()
         self.metadata: dict[str, str] = {}
@@ -241,9 +244,12 @@ class AccountAsFound:
         return {"PolicyVersion": {"Document": {"Statement": self.bounds}}}
 
     def describe_key(self, *, KeyId: str) -> dict[str, Any]:
-        if KeyId not in self.keys:
+        arn = self.aliases.get(KeyId, KeyId)
+        if arn not in self.keys:
             raise MissingError
-        return {"KeyMetadata": {"KeyState": self.keys[KeyId], "Arn": KeyId}}
+        manager = "AWS" if arn == KEY_OF_AWS else "CUSTOMER"
+        found = {"KeyState": self.keys[arn], "Arn": arn, "KeyManager": manager}
+        return {"KeyMetadata": found}
 
     def describe_subnets(self, *, Filters: Any) -> dict[str, Any]:
         assert Filters == [{"Name": "subnet-id", "Values": [SUBNET]}]
@@ -506,6 +512,12 @@ BROKEN: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "no profile": ({"profiles": []}, {}, "instance-role"),
     "no role of spot": ({"roles": {"reservoir-production-node": TRUST}}, {}, "spot-role"),
     "a key of its own": ({"volume_key": KEY}, {}, "volume-key"),
+    "a key of its own, by alias": ({"volume_key": ALIAS}, {}, "volume-key"),
+    "volumes under a key that is gone": (
+        {"volume_key": KEY, "keys": {}},
+        {},
+        "volume-key",
+    ),
     "no key": ({"keys": {}}, {"kmsKeys": [KEY]}, "keys"),
     "a key that goes": ({"keys": {KEY: "PendingDeletion"}}, {"kmsKeys": [KEY]}, "keys"),
     "no key of the data": ({"keys": {}}, {"encryptionKey": KEY}, "encryption-key"),
@@ -672,6 +684,22 @@ def test_an_endpoint_that_aws_has_in_few_regions_stops_no_deployment(
     there = [service for service in SERVICES if service != missing]
     account.network = networked(routes=[], endpoints=there)
     assert found(account, tmp_path, vpc=NETWORK) == [("vpc", Severity.WARNING.value)]
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["alias/aws/ebs", "arn:aws:kms:us-east-1:123456789012:alias/aws/ebs", KEY_OF_AWS],
+)
+def test_volumes_under_awss_own_key_are_no_finding(tmp_path: Path, key: str) -> None:
+    account = AccountAsFound()
+    account.volume_key = key
+    assert found(account, tmp_path) == []
+
+
+def test_a_default_key_is_known_by_its_alias(tmp_path: Path) -> None:
+    account = AccountAsFound()
+    account.volume_key = ALIAS
+    assert found(account, tmp_path, kmsKeys=[KEY]) == []
 
 
 def test_functions_that_stand_have_their_addresses(tmp_path: Path) -> None:

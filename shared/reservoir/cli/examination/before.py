@@ -112,17 +112,23 @@ def volume_key(place: Place) -> Iterator[Finding]:
     client = place.clients("ec2")
     if not client.get_ebs_encryption_by_default()["EbsEncryptionByDefault"]:
         return
+    # by whatever it was set with: the key's id or ARN, or those of an alias
     key = client.get_ebs_default_kms_key_id()["KmsKeyId"]
-    if not key.startswith(OF_AWS) and key not in place.deployment.settings.kms_keys:
-        message = (
-            f"volumes are encrypted with {key} by default, and launches may not use it"
-        )
-        yield Finding(
-            Severity.ERROR,
-            "volume-key",
-            message,
-            "name it in kmsKeys, and let LaunchRoleArn use it",
-        )
+    if OF_AWS in key or key in place.deployment.settings.kms_keys:
+        return
+    kms = place.clients("kms")
+    try:
+        found = kms.describe_key(KeyId=key)["KeyMetadata"]
+    except kms.exceptions.NotFoundException:
+        message = f"volumes are encrypted with {key} by default, which does not exist"
+        advice = "set another: aws ec2 modify-ebs-default-kms-key-id"
+        yield Finding(Severity.ERROR, "volume-key", message, advice)
+        return
+    is_own = found.get("KeyManager") == "CUSTOMER"
+    if is_own and found["Arn"] not in place.deployment.settings.kms_keys:
+        message = f"volumes are encrypted with {found['Arn']} by default, and launches may not use it"
+        advice = "name it in kmsKeys, and let LaunchRoleArn use it"
+        yield Finding(Severity.ERROR, "volume-key", message, advice)
 
 
 def alarm_topic(place: Place) -> Iterator[Finding]:
