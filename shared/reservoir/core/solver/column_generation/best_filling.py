@@ -13,7 +13,7 @@ from reservoir.core.solver.packing.item_types import ItemType
 from reservoir.core.solver.packing.knapsack import Pattern
 from reservoir.core.solver.problem.vectors import Vector, copies_that_fit
 
-# Steps of a search; after so many it returns the best filling that it has found.
+# Steps of a search; after so many it returns what it has found.
 _STEPS_MAX = 3_000
 _TINY = 1e-9
 
@@ -40,6 +40,15 @@ class FilledNode:
     value: float
     pattern: Pattern
     at_most: float
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFillings:
+    """Fillings of a node, found in so many steps; ``is_complete`` unless the search ran out of these."""
+
+    patterns: Sequence[Pattern]
+    steps: int
+    is_complete: bool
 
 
 class BestFilling:
@@ -86,19 +95,21 @@ class BestFilling:
         at_most = max([best_value + _TINY, *bounds])
         return FilledNode(best_value, tuple(sorted(best)), at_most)
 
-    def above(self, least: float) -> Iterator[Pattern]:
-        """Yield the fillings worth more than ``least`` beside which no further replica fits, until steps run out."""
-        steps_left = _STEPS_MAX
+    def above(self, least: float, steps_max: int = _STEPS_MAX) -> ListedFillings:
+        """Return the fillings worth more than ``least`` beside which no further replica fits."""
+        found: list[Pattern] = []
+        steps = 0
         stack: list[tuple[int, Vector, float, Pattern]] = [(0, self._size, 0.0, ())]
-        while stack and steps_left:
-            steps_left -= 1
+        while stack and steps < steps_max:
+            steps += 1
             position, room, value, pattern = stack.pop()
             if value + self._bound(position, room) <= least:
                 continue
             if position < len(self._items):
                 stack.extend(self._branches(position, room, value, pattern))
             elif pattern and self._is_maximal(room, pattern):
-                yield tuple(sorted(pattern))
+                found.append(tuple(sorted(pattern)))
+        return ListedFillings(found, steps, is_complete=not stack)
 
     def _branches(
         self, position: int, room: Vector, value: float, pattern: Pattern

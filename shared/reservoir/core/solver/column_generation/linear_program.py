@@ -140,7 +140,7 @@ class LinearProgram:
         upper = np.append(lp.row_upper_, lp.col_upper_)
         return float(np.minimum(prices * lower, prices * upper).sum())
 
-    def bound_in_whole(self, integers: Sequence[int]) -> float:
+    def bound_in_whole(self, integers: Sequence[int], *, nodes_max: int) -> float:
         """Return a lower bound of the optimum if these columns must be whole numbers; 0 if HiGHS proves none."""
         for name, value in (
             ("solver", "choose"),
@@ -149,7 +149,7 @@ class LinearProgram:
         ):
             self._highs.setOptionValue(name, value)
         # The search is limited by nodes and not by time, so that it stops at the same place on every machine.
-        self._highs.setOptionValue("mip_max_nodes", 1)
+        self._highs.setOptionValue("mip_max_nodes", nodes_max)
         for column in integers:
             self._highs.changeColIntegrality(column, highspy.HighsVarType.kInteger)
         self._highs.run()

@@ -56,11 +56,13 @@ class _Offer:
 
 
 def lower_bound_atto_usd(
-    state: PartialPlan, existing: Sequence[tuple[int, Sequence[int]]]
+    state: PartialPlan,
+    existing: Sequence[tuple[int, Sequence[int]]],
+    cost_atto_usd_per_hour: int,
 ) -> int | None:
     """Return the lower bound for the replicas that the state has placed, or None if HiGHS finds no solution in time.
 
-    ``existing`` has (requirement sets, free resources before the plan) of each existing node.
+    ``existing`` has (requirement sets, free resources before the plan) of each existing node. The cost is the plan's.
     """
     item_types = _placed_item_types(state)
     if not item_types:
@@ -84,7 +86,10 @@ def lower_bound_atto_usd(
         *_whole_offers(state, unmerged, eligibility),
         *_standing(existing, eligibility),
     ]
-    total = max(total, proven_by_patterns(unmerged, nodes, state.catalogue.policy.expired))
+    by_patterns = proven_by_patterns(
+        unmerged, nodes, cost_atto_usd_per_hour / 1e18, state.catalogue.policy.expired
+    )
+    total = max(total, by_patterns)
     return max(0, floor(total * _SAFETY * 10**18))
 
 
@@ -149,7 +154,7 @@ def _proven(
         return None
     proven = program.proven()
     if whole and len(columns) <= _WHOLE_COLUMNS_MAX and not expired():
-        proven = max(proven, program.bound_in_whole(whole))
+        proven = max(proven, program.bound_in_whole(whole, nodes_max=1))
     return proven
 
 

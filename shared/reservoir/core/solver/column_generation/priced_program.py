@@ -138,7 +138,7 @@ class PricedProgram:
             if self._base.expired():
                 return []
             least = self._least_cost(bin_type) + self._taken(bin_type, duals) - gap
-            for pattern in self._filling(bin_type, duals).above(least):
+            for pattern in self._filling(bin_type, duals).above(least).patterns:
                 loss = self._loss(bin_type, pattern, duals)
                 if loss < gap:
                     found.append((loss, bin_type.option.index, pattern, bin_type))
