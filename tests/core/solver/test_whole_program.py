@@ -132,7 +132,32 @@ def test_all_full_fillings_above_a_value_are_listed(seed: int) -> None:
         if sum(values[at] * count for at, count in enumerate(counts)) > least:
             expected.append(tuple((at, count) for at, count in enumerate(counts) if count))
 
-    listed = BestFilling(bins.items, values, [most] * 4, size).above(least)
+    listed = BestFilling(bins.items, values, [most] * 4, size).above(least, 3_000)
 
     assert listed.is_complete
     assert sorted(listed.patterns) == sorted(expected)
+
+
+def test_fillings_with_fewer_of_an_item_than_fit_are_listed_where_asked_for() -> None:
+    """Two nodes that hold two replicas each hold three only if one of them may have room left."""
+    bins = world(2_000)
+    size = tuple(2 * asked for asked in bins.items[0].request)
+    filling = BestFilling(bins.items, {0: 1.0}, [2], size)
+
+    full = filling.above(0.5, 100)
+    fewer_too = filling.above(0.5, 100, {0})
+
+    assert full.patterns == [((0, 2),)]
+    assert sorted(fewer_too.patterns) == [((0, 1),), ((0, 2),)]
+
+
+def test_an_item_of_negative_value_does_not_lower_the_bound_of_others() -> None:
+    """Where exactly as many replicas are asked for, one of them may cost more than it is worth."""
+    bins = world(1_000, 1_100)
+    size = tuple(2 * asked for asked in bins.items[1].request)
+    filling = BestFilling(bins.items, {0: 1.0, 1: -0.2}, [1, 1], size)
+
+    listed = filling.above(0.9, 100, {0, 1})
+
+    assert listed.patterns == [((0, 1),)]
+    assert filling.bound() == 1.0

@@ -5,7 +5,7 @@ resources are replaced by one: the mean of the parts of the node that a replica 
 Glover 1968). Filling that resource in fractions gives the bound.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from operator import sub
 
@@ -95,8 +95,13 @@ class BestFilling:
         at_most = max([best_value + _TINY, *bounds])
         return FilledNode(best_value, tuple(sorted(best)), at_most)
 
-    def above(self, least: float, steps_max: int = _STEPS_MAX) -> ListedFillings:
-        """Return the fillings worth more than ``least`` beside which no further replica fits."""
+    def above(
+        self, least: float, steps_max: int, fewer: Set[int] = frozenset()
+    ) -> ListedFillings:
+        """Return the fillings worth more than ``least`` beside which no further replica fits.
+
+        Of the items ``fewer``, by index, further replicas may fit.
+        """
         found: list[Pattern] = []
         steps = 0
         stack: list[tuple[int, Vector, float, Pattern]] = [(0, self._size, 0.0, ())]
@@ -107,7 +112,7 @@ class BestFilling:
                 continue
             if position < len(self._items):
                 stack.extend(self._branches(position, room, value, pattern))
-            elif pattern and self._is_maximal(room, pattern):
+            elif pattern and self._is_maximal(room, pattern, fewer):
                 found.append(tuple(sorted(pattern)))
         return ListedFillings(found, steps, is_complete=not stack)
 
@@ -125,11 +130,12 @@ class BestFilling:
                 with_items = (*pattern, (item.index, count))
             yield position + 1, rest, value + item.value * count, with_items
 
-    def _is_maximal(self, room: Vector, pattern: Pattern) -> bool:
+    def _is_maximal(self, room: Vector, pattern: Pattern, fewer: Set[int]) -> bool:
         used = dict(pattern)
         return not any(
             used.get(item.index, 0) < item.most and copies_that_fit(item.request, room)
             for item in self._items
+            if item.index not in fewer
         )
 
     def bound(self) -> float:
@@ -141,6 +147,8 @@ class BestFilling:
         left = self._part(room)
         value = 0.0
         for item in self._items[position:]:
+            if item.value < 0:
+                break
             copies = min(float(item.most), left / max(item.part, _TINY))
             value += copies * item.value
             left -= copies * item.part

@@ -5,7 +5,7 @@ integer program over all patterns found looks for a packing that costs less than
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
 from operator import itemgetter, sub
@@ -32,15 +32,19 @@ _TINY = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class SearchLimits:
-    """How many patterns the integer program gets beside those of column generation, and how many nodes it searches."""
+    """How far the integer program goes: how many patterns it gets beside those of column generation, and its nodes.
 
+    The patterns are listed in so many ``steps``.
+    """
+
+    steps: int
     patterns: int
     nodes: int
 
 
 # The search is limited by nodes and not by time, so that it stops at the same place on every machine.
-QUICK = SearchLimits(patterns=200, nodes=30)
-THOROUGH = SearchLimits(patterns=2_000, nodes=100)
+QUICK = SearchLimits(steps=15_000, patterns=200, nodes=30)
+THOROUGH = SearchLimits(steps=60_000, patterns=2_000, nodes=100)
 
 # The cost of one use of a pattern on a node of the bin type.
 Cost = Callable[[BinType, Pattern], float]
@@ -93,7 +97,8 @@ class PricedProgram:
             duals = self._master.program.duals()
             gap = self._known_cost() - self._master.program.objective()
             if not self._add(list(self._worthwhile(duals))):
-                self._add(self._within(gap, duals)[: limits.patterns])
+                listed = self._within(gap, duals, limits.steps)
+                self._add(listed[: limits.patterns])
                 break
         if not self._master.solve_whole_from(self._known, limits.nodes):
             return None
@@ -116,7 +121,7 @@ class PricedProgram:
         """Yield patterns of negative reduced cost at the program's dual prices."""
         gains: list[tuple[float, BinType]] = []
         for bin_type in self._bin_types:
-            bound = self._filling(bin_type, duals).bound()
+            bound = self._filling(bin_type, self._values(bin_type, duals)).bound()
             gain = bound - self._least_cost(bin_type) - self._taken(bin_type, duals)
             if gain > _TINY:
                 gains.append((gain, bin_type))
@@ -127,18 +132,27 @@ class PricedProgram:
                 if self._loss(bin_type, pattern, duals) < -_TINY:
                     yield bin_type, pattern
 
-    def _within(self, gap: float, duals: Sequence[float]) -> list[tuple[BinType, Pattern]]:
+    def _within(
+        self, gap: float, duals: Sequence[float], steps_max: int
+    ) -> list[tuple[BinType, Pattern]]:
         """Return all patterns that a packing cheaper than the known one could use, the lowest reduced cost first.
 
         Such a packing costs the program's optimum plus the reduced costs of its patterns, so each of them is below the
         gap between the optimum and the cost of the known packing.
         """
         found: list[tuple[float, int, Pattern, BinType]] = []
+        steps_left = steps_max
         for bin_type in self._bin_types:
             if self._base.expired():
                 return []
             least = self._least_cost(bin_type) + self._taken(bin_type, duals) - gap
-            for pattern in self._filling(bin_type, duals).above(least).patterns:
+            # A packing may need items that are worth nothing, or less where exactly as many are asked for.
+            eligible = iter_bits(bin_type.eligible & self._base.active)
+            values = {index: duals[index] for index in eligible}
+            filling = self._filling(bin_type, values)
+            listed = filling.above(least, steps_left, self._asking)
+            steps_left -= listed.steps
+            for pattern in listed.patterns:
                 loss = self._loss(bin_type, pattern, duals)
                 if loss < gap:
                     found.append((loss, bin_type.option.index, pattern, bin_type))
@@ -160,13 +174,9 @@ class PricedProgram:
         is_unit = bin_type.option.reservation is not None
         return 0.0 if is_unit else self._cost(bin_type, ())
 
-    def _filling(self, bin_type: BinType, duals: Sequence[float]) -> BestFilling:
-        return BestFilling(
-            self._base.item_types,
-            self._values(bin_type, duals),
-            self._base.left,
-            bin_type.option.allocatable,
-        )
+    def _filling(self, bin_type: BinType, values: Mapping[int, float]) -> BestFilling:
+        size = bin_type.option.allocatable
+        return BestFilling(self._base.item_types, values, self._base.left, size)
 
     def _values(self, bin_type: BinType, duals: Sequence[float]) -> dict[int, float]:
         """Return the dual prices above zero of the items that may run on the bin type, by item index."""
@@ -178,12 +188,12 @@ class PricedProgram:
 
         The cost of such a unit depends on whether its accelerators idle, which the best filling does not consider.
         """
-        yield self._filling(bin_type, duals).found().pattern
+        values = self._values(bin_type, duals)
+        yield self._filling(bin_type, values).found().pattern
         option = bin_type.option
         if option.reservation is None or not has_accelerators(option):
             return
         item_types = self._base.item_types
-        values = self._values(bin_type, duals)
         for index in sorted(self._asking.intersection(values)):
             room = tuple(map(sub, option.allocatable, item_types[index].request))
             if min(room) < 0:
