@@ -491,5 +491,5 @@ def test_a_trail_with_advanced_selectors(patient: Patient) -> None:
 
 def test_the_page_has_every_check() -> None:
     page = (Path(__file__).parents[3] / "docs/operating-by-hand.md").read_text()
-    table = page.partition("## What is wrong?")[2].partition("\n## ")[0]
+    table = page.partition("## Checking a deployment")[2].partition("\n## ")[0]
     assert re.findall(r"^\| `([a-z-]+)` \|", table, re.MULTILINE) == list(CHECKS)
