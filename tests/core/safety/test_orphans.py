@@ -13,7 +13,13 @@ from reservoir.core.launching.launch_outcome import (
 )
 from reservoir.core.model.instance import Instance
 from reservoir.core.model.node_claim import ClaimState
-from reservoir.core.safety.orphans import Traces, is_proven, is_wanted
+from reservoir.core.safety.orphans import (
+    ORPHAN_AFTER,
+    Traces,
+    is_proven,
+    is_suspect,
+    is_wanted,
+)
 
 INSTANCE = Instance(
     "i-1",
@@ -37,6 +43,14 @@ def attempt(*instance_ids: str, completed: bool = True) -> LaunchAttempt:
         tuple(LaunchedInstance(key, "m5.large", *ZONES[0]) for key in instance_ids)
     )
     return replace(world.attempts.rows["b-1"], outcome=outcome, completed=completed)
+
+
+def test_only_what_runs_with_our_tags_for_ten_minutes_is_suspect() -> None:
+    then = START + ORPHAN_AFTER
+    assert is_suspect(INSTANCE, then)
+    assert not is_suspect(INSTANCE, then - timedelta(seconds=1))
+    assert not is_suspect(replace(INSTANCE, batch_id=None), then)
+    assert not is_suspect(replace(INSTANCE, state="terminated"), then)
 
 
 def test_tags_alone_prove_nothing() -> None:

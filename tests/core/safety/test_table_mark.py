@@ -3,7 +3,14 @@
 from dataclasses import replace
 
 from lab.fakes.system import START
-from reservoir.core.safety.table_mark import MarkedTable, TableMark, next_mark, recognise
+from reservoir.core.model.instance import Instance
+from reservoir.core.safety.table_mark import (
+    MarkedTable,
+    TableMark,
+    may_be_marked_unasked,
+    next_mark,
+    recognise,
+)
 from reservoir.core.serialisation.json_codec import dumps, loads
 
 
@@ -71,3 +78,31 @@ def test_tables_of_another_deployment_are_noticed() -> None:
 def test_a_mark_is_read_back_as_it_was_written() -> None:
     (table,) = marked("claims")
     assert loads(TableMark, dumps(table.mark)) == table.mark
+
+
+def test_new_tables_are_marked_unasked_only_if_they_explain_what_our_launches_left() -> (
+    None
+):
+    new = [MarkedTable("claims", "claims-1", None), MarkedTable("policy", "policy-1", None)]
+    ours = Instance(
+        "i-1", "running", "m5.large", "zone-a", "az-1", START, owner="test", batch_id="b-1"
+    )
+    assert may_be_marked_unasked(new, [], [])
+    assert may_be_marked_unasked(new, [ours], ["i-1"])
+    assert not may_be_marked_unasked(new, [ours], ["i-2"])
+    of_others = replace(ours, batch_id=None)
+    ended = replace(ours, state="terminated")
+    assert may_be_marked_unasked(new, [of_others, ended], [])
+
+
+def test_a_table_that_carries_a_mark_is_not_marked_unasked() -> None:
+    claims, policy = marked("claims", "policy")
+    assert not may_be_marked_unasked([claims, replace(policy, mark=None)], [], [])
+
+
+def test_every_table_that_is_another_than_at_the_marking_is_named() -> None:
+    claims, launches, policy = marked("claims", "launches", "policy")
+    others = [replace(table, table_id=f"{table.role}-2") for table in (launches, claims)]
+    assert problems([*others, policy])[-1] == (
+        "policy was marked together with another claims, launches"
+    )

@@ -17,7 +17,15 @@ from reservoir.core.safety.endings import (
     EndingKind,
     kind_of,
 )
-from reservoir.core.safety.tally import Lift, Tally, Verdict, admit, lifted
+from reservoir.core.safety.tally import (
+    HOLDING,
+    Lift,
+    Passed,
+    Tally,
+    Verdict,
+    admit,
+    lifted,
+)
 from reservoir.core.serialisation.json_codec import dumps, loads
 
 FLEET = [f"n{number}" for number in range(40)]
@@ -131,7 +139,70 @@ def test_lifts_are_remembered() -> None:
 def test_a_lift_opens_what_was_shut() -> None:
     latching = Bound(10, 1, 50, latches=True)
     tally = lifted(ask(empty(), FLEET[:5], bound=latching).tally, lift(1))
+    assert tally.is_shut is False
     assert ask(tally, FLEET[:1], bound=latching).admitted == {"n0"}
+
+
+def test_a_kind_that_is_shut_says_that_a_person_must_lift_it_and_one_that_is_not_does_not() -> (
+    None
+):
+    lifts = "; no more do until a person lifts it"
+    latching = Bound(10, 1, 50, latches=True)
+    assert ask(empty(), FLEET[:5], bound=latching).why.endswith(f"and 0 have{lifts}")
+    assert ask(empty(), FLEET[:5]).why.endswith("and 0 have")
+
+
+def test_what_is_held_stays_held_until_it_has_not_been_asked_for_in_twelve_minutes() -> (
+    None
+):
+    first = ask(empty(), FLEET[:5])
+    last_minute = ask(first.tally, FLEET[:5], START + HOLDING)
+    assert not last_minute.began, "a person was told already"
+    assert last_minute.tally.held is not None
+    assert last_minute.tally.held.since == START
+    later = START + HOLDING * 2 + timedelta(seconds=1)
+    anew = ask(last_minute.tally, FLEET[:5], later)
+    assert anew.began
+    assert anew.tally.held is not None
+    assert anew.tally.held.since == later
+
+
+def test_what_is_shut_is_held_since_it_was_shut_however_long_nobody_asked() -> None:
+    latching = Bound(10, 1, 50, latches=True)
+    shut = ask(empty(), FLEET[:5], bound=latching).tally
+    held = ask(shut, FLEET[:1], START + timedelta(days=1), latching).tally.held
+    assert held is not None
+    assert held.since == START
+
+
+def test_what_passed_under_a_lift_ends_the_holding_and_is_known_when_it_is_asked_for_again() -> (
+    None
+):
+    under_lift = ask(lifted(ask(empty(), FLEET[:5]).tally, lift(5)), FLEET[:5]).tally
+    assert not under_lift.is_holding(START)
+    again = ask(under_lift, FLEET[:5])
+    assert again.admitted == set(FLEET[:5])
+    assert again.tally == under_lift, "neither the bound nor the lift is used again"
+
+
+def test_ids_of_one_instant_are_kept_together_unless_only_some_were_lifted() -> None:
+    first, second = START - timedelta(minutes=2), START - timedelta(minutes=1)
+    tally = ask(ask(empty(), ["n0"], first).tally, ["n1"], second).tally
+    tally = ask(ask(tally, ["n2"]).tally, ["n3"]).tally
+    together = (
+        Passed(first, ("n0",)),
+        Passed(second, ("n1",)),
+        Passed(START, ("n2", "n3")),
+    )
+    assert tally.passed == together
+    under_lift = ask(lifted(tally, lift(5)), FLEET[4:9]).tally
+    assert under_lift.passed == (*together, Passed(START, tuple(FLEET[4:9]), lifted=True))
+
+
+def test_what_is_older_than_the_window_is_forgotten() -> None:
+    tally = ask(empty(), ["n0"]).tally
+    assert tally.recent_ids(START + WINDOW) == frozenset()
+    assert ask(tally, [], START + WINDOW).tally.passed == ()
 
 
 asks = st.lists(

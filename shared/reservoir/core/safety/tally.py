@@ -59,10 +59,6 @@ class Lift:
         """Return when it is void at the latest."""
         return min(self.until, self.made_at + LONGEST_LIFT)
 
-    def holds(self, now: datetime) -> bool:
-        """Whether anything of it is left."""
-        return self.covers(1, now)
-
     def covers(self, more_count: int, now: datetime) -> bool:
         """Whether the lift allows that many more endings."""
         return self.used_count + more_count <= self.count and now < self.ends_at
