@@ -49,7 +49,7 @@ RING_deployed := tests/deployed $(addprefix --ignore=,$(RING_hostile) $(filter-o
 RING_lifecycle := tests/deployment
 RING_tutorials := tests/tutorials
 RING_integrations := tests/integrations
-RING_bench := tests/bench
+RING_bench := tests/bench tests/mutation
 RING_site := tests/site
 RING_style := $(wildcard tests/test_*.py)
 # A part of `check`, which `test` has run.
@@ -58,6 +58,9 @@ TIDY := tests/test_tidy.py
 TEST_RINGS := main hostile emulator template component unit style
 MORE_RINGS := deployed host lifecycle tutorials integrations simulation model exhaustive oracle bench site
 RINGS := $(TEST_RINGS) $(MORE_RINGS)
+# Of each room, so that two cores are done within four minutes; and of all of them together (docs/testing.md).
+MUTANTS_SAMPLE := 12
+MUTANTS_KILLED_PERCENT := 80
 # A file is one worker's, because what is expensive is made once a module.
 # They run in the order of collection, the longest first (tests/conftest.py).
 PYTEST := python -m pytest -n auto --dist loadfile --no-loadscope-reorder --durations=20
@@ -72,7 +75,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export UV_LINK_MODE ?= copy
 
 # A recipe of its own and not the pattern's, since it needs more than Python.
-.PHONY: help demo play sim sim-size sim-mutants sim-upgrade model test test-more test-oracle check synth docs pictures \
+.PHONY: help demo play mutants sim sim-size sim-mutants sim-upgrade model test test-more test-oracle check synth docs pictures \
 	wheel release bench bootstrap diff deploy destroy lock clean setup
 
 help: ## show this list
@@ -97,6 +100,10 @@ sim-upgrade: setup ## play two releases' functions side by side, deployed: SEED=
 sim-mutants: setup ## see how soon the simulation finds mistakes; writes lab/simulation/MUTANTS.md
 	@python -m lab.simulation.mutants
 
+mutants: setup ## change the code step by step, see which changes tests notice: ROOM=one SAMPLE=of each SEED= WORKERS=
+	@python -m lab.mutation $(if $(ROOM),--room "$(ROOM)") $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SEED),--seed $(SEED)) \
+		$(if $(WORKERS),--workers $(WORKERS))
+
 model: setup ## search all orders of the protocols' steps, in small worlds; needs spin and a C compiler
 	@python -m lab.formal
 
@@ -105,6 +112,7 @@ test: check ## `check`, then the tests of decisions, adapters, template, emulato
 
 test-more: setup $(NODE_TOOLS) $(ORACLES) $(RAY)/.installed $(LANGUAGES) ## all other rings: all deployed stories, tutorials, integrations, simulation ...
 	@echo '== tests: $(MORE_RINGS)'; $(PYTEST) $(foreach ring,$(MORE_RINGS),$(RING_$(ring)))
+	@echo '== mutants, by chance';  python -m lab.mutation --sample $(MUTANTS_SAMPLE) --at-least $(MUTANTS_KILLED_PERCENT)
 
 test-%: setup $(NODE_TOOLS) ## one ring alone; `make test-unit` is the one to run while writing (docs/testing.md has all)
 	@$(if $(RING_$*),$(PYTEST) $(RING_$*),echo "no ring is called $*; there are: $(RINGS)" >&2; exit 2)
