@@ -12,6 +12,7 @@ from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_claim import ClaimState, Drain, DrainReason, NodeClaim
 from reservoir.core.model.plan import OfferingKey
 from reservoir.core.model.snapshot import PlacedReplicas
+from reservoir.core.model.team import Team
 from reservoir.core.sharing.accounts import (
     AccountLine,
     Amount,
@@ -20,6 +21,7 @@ from reservoir.core.sharing.accounts import (
     charges,
     left_of_month,
     month_of,
+    owners,
     rates,
     read,
 )
@@ -152,6 +154,40 @@ def test_a_node_that_leaves_is_charged_to_those_who_were_on_it_last() -> None:
     book.look(going, START + HOUR / 2)
     book.look(replace(going, state=ClaimState.TERMINATING, drain=drain), START + HOUR)
     assert by_namespace(book.total(START + 2 * HOUR)) == {"audio": 7200}
+
+
+def test_a_node_that_is_first_seen_as_it_leaves_is_charged_to_those_still_on_it() -> None:
+    book = Book()
+    still_there = (PlacedReplicas("audio/job", 1),)
+    drain = Drain("d", DrainReason.RECLAIMED, START, START + HOUR, awaiting=still_there)
+    book.look(claim(state=ClaimState.DRAINING, drain=drain), START + HOUR)
+    assert by_namespace(book.total(START + HOUR)) == {"audio": 3600}
+
+
+def test_workloads_of_one_namespace_are_charged_together() -> None:
+    book = Book()
+    several = tuple(
+        PlacedReplicas(key, 1) for key in ("audio/one", "audio/two", "vision/one")
+    )
+    book.look(claim(placements=several), START)
+    assert by_namespace(book.total(START + 3 * HOUR)) == {"audio": 7200, "vision": 3600}
+
+
+def test_of_many_namespaces_on_a_node_the_smallest_are_charged_to_nobody() -> None:
+    """Forty are told apart: the largest, and of equal ones those that come first by name."""
+    names = [f"team-{number:02}" for number in range(42)]
+    book = Book()
+    book.look(claim(on_it={**dict.fromkeys(names, 1), "team-41": 2}), START)
+    assert book.meter is not None
+    kept = {*names[:39], "team-41"}
+    assert set(book.meter.replicas) == {*kept, ""}
+    parts = book.meter.replicas
+    assert parts[""] == 2 * parts["team-00"] == parts["team-41"]
+
+
+def test_the_team_of_a_namespace_is_the_one_that_names_it() -> None:
+    who = owners([Team("audio", namespaces=("audio", "audio-ci"))])
+    assert [who("audio"), who("audio-ci"), who("vision")] == ["audio", "audio", ""]
 
 
 def test_a_node_with_nothing_on_it_is_nobodys() -> None:

@@ -17,8 +17,10 @@ from reservoir.core.model.team import Team
 from reservoir.core.model.workload import Gang, Workload
 from reservoir.core.scheduler import solve
 from reservoir.core.scheduling_terms.labels import CAPACITY_TYPE
+from reservoir.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 from reservoir.core.scheduling_terms.requirements import Requirements
 from reservoir.core.scheduling_terms.resources import Resources
+from reservoir.core.sharing.budgets import hourly_bound
 from tests.core.scheduler.world import NOW, ON_DEMAND, POLICY, RESERVED, markets, node, pool
 from tests.core.sharing.world import TYPE, planned, team, violations, wants, world
 
@@ -54,6 +56,18 @@ def bought_before(snapshot: Snapshot) -> Snapshot:
         for node in snapshot.nodes
     ]
     return replace(snapshot, nodes=tuple(nodes), reservations=())
+
+
+def test_no_more_is_paid_an_hour_than_is_left_of_the_month() -> None:
+    spent = 7 * ATTO_USD_PER_MICRO_USD
+    assert hourly_bound(5, None, spent) == 5
+    assert hourly_bound(None, None, spent) is None
+    assert hourly_bound(None, 10, spent) == 3
+    assert hourly_bound(5, 10, spent) == 3
+    assert hourly_bound(2, 10, spent) == 2
+    assert hourly_bound(5, 10, spent + 1) == 2, "what is spent in part is spent"
+    assert hourly_bound(5, 10, 11 * ATTO_USD_PER_MICRO_USD) == 0
+    assert isinstance(hourly_bound(None, 10, spent), int)
 
 
 def test_what_is_bought_stays_within_the_budget() -> None:

@@ -118,3 +118,43 @@ def test_what_was_not_read_is_known_by_name() -> None:
     found = one_pass(turns, waiting, {"many": 1}, named=["many/w-00450"])
     assert sorted(found + turns.unread()) == waiting
     assert len(turns.unread()) == turns.unread_count == 400
+
+
+def test_of_every_team_it_is_known_by_name_what_was_not_read() -> None:
+    waiting = [*keys("a", 100), *keys("b", 100), *keys("c", 100)]
+    turns = ReadingTurns(ReadingBound(rows=60, stored_bytes=10**9, page_rows=10))
+    found = one_pass(turns, waiting, {"a": 1, "b": 1, "c": 1}, named=["b/w-00099"])
+    assert sorted(found + turns.unread()) == waiting
+    assert by_team(turns.unread())["a"] > 0
+
+
+def test_what_was_just_written_counts_for_its_page() -> None:
+    waiting = keys("many", 100)
+    turns = ReadingTurns(ReadingBound(rows=100, stored_bytes=10**9, page_rows=10))
+    turns.begin(START)
+    reading = turns.reading(waiting, ["many/w-00050"], lambda: team_of)
+    assert len(reading.next_page()) == 10
+
+
+def test_rows_are_read_as_long_as_there_is_room_for_one_and_for_a_byte() -> None:
+    waiting = keys("many", 100)
+    by_rows = ReadingTurns(ReadingBound(rows=11, stored_bytes=10**9, page_rows=10))
+    assert len(one_pass(by_rows, waiting, {"many": 1})) == 11
+    by_bytes = ReadingTurns(ReadingBound(rows=100, stored_bytes=20, page_rows=10))
+    assert len(one_pass(by_bytes, waiting, {"many": 1})) == 20
+    one_byte_left = ReadingTurns(ReadingBound(rows=100, stored_bytes=21, page_rows=10))
+    assert len(one_pass(one_byte_left, waiting, {"many": 1})) == 30
+
+
+def test_only_a_team_that_was_read_in_part_goes_on_after_its_last_row() -> None:
+    waiting = [*keys("few", 1), *keys("many", 100), *keys("none", 3)]
+    turns = ReadingTurns(ReadingBound(rows=12, stored_bytes=10**9, page_rows=2))
+    turns.begin(START)
+    reading = turns.reading(
+        waiting, ["none/w-00000", "none/w-00001", "none/w-00002"], lambda: team_of
+    )
+    found = [
+        key for key in read(reading, {"few": 1, "many": 1, "none": 1}) if key[0] == "m"
+    ]
+    assert reading.reached()["many"] == found[-1]
+    assert "few" not in reading.reached()
