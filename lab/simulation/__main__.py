@@ -9,6 +9,7 @@ import hashlib
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache, partial
@@ -20,6 +21,7 @@ from lab.simulation.mutants import ROOT
 from lab.simulation.play import STEPS, Aims, Verdict, play
 from lab.simulation.reports.points import possible, table, targets
 from lab.simulation.reports.shrink import explained
+from lab.simulation.reports.situations import summary
 
 _CHUNK: Final = 5
 _ROUNDS: Final = 3
@@ -67,6 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     known = f" ({asked.seeds - len(seeds)} of them before)" if done else ""
     print(f"{asked.seeds} seeds of {asked.steps} steps{known}, {len(failed)} failed")
     if timed:
+        print(summary(sum((verdict.met for verdict in verdicts), Counter())))
         print(
             pace(
                 [seconds for _, seconds in timed],

@@ -1,5 +1,6 @@
 """Play a seed from its beginning to its verdict."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from lab.simulation.aws.lambdas import Aim
 from lab.simulation.invariants.base import Invariant, Violation
 from lab.simulation.invariants.watcher import INVARIANTS, Watcher
 from lab.simulation.liveness import heed_wake_ups, settle, stay_quiet
+from lab.simulation.reports.situations import Situation, Situations
 from lab.simulation.reports.timeline import Timeline
 from lab.simulation.world import World
 from reservoir.runtime.observability import logger
@@ -43,6 +45,7 @@ class Verdict:
     came_true: tuple[Mishap, ...] = ()
     aims: Aims = frozenset()
     points: Mapping[Point, Killed] = field(default_factory=dict, compare=False)
+    met: Counter[Situation] = field(default_factory=Counter, compare=False)
 
 
 def play(
@@ -81,7 +84,8 @@ def _played(
     world: World, seed: int, steps: int, invariants: Sequence[type[Invariant]]
 ) -> Verdict:
     watcher = Watcher(world, invariants)
-    world.watchers.append(watcher)
+    situations = Situations(world)
+    world.watchers += [watcher, situations]
     world.kernel.after_step = watcher.after_step
     name, what = None, ""
     try:
@@ -113,6 +117,7 @@ def _played(
         tuple(world.chance.came_true),
         lambdas.aims,
         points,
+        situations.met,
     )
 
 
