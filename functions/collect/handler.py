@@ -25,7 +25,7 @@ def handler(_event: dict[str, Any], _context: Any) -> None:
     count("TagsRefused", int(report.tags_refused is not None))
     if report.unknown_tables:
         logger.error(
-            "the tables are not known to be whole: nothing is ended; see the runbook"
+            "the tables are not known to be complete: nothing is ended; see the runbook"
         )
     if report.spared or report.held:
         logger.error("the safety envelope holds endings; see the runbook")

@@ -77,7 +77,7 @@ COUNTED: Final[Mapping[str, tuple[str, tuple[Function, ...]]]] = {
         ),
     ),
     "LaunchesRefused": (
-        "EC2 refuses launches: a quota is used up, or somebody must look at the reason.",
+        "EC2 refuses launches: a quota is used up, or the reason needs your attention.",
         (Function.LAUNCH,),
     ),
     "NodesNeverStarted": (
@@ -85,11 +85,11 @@ COUNTED: Final[Mapping[str, tuple[str, tuple[Function, ...]]]] = {
         (Function.EXPIRE,),
     ),
     "CapacitySuspected": (
-        "Units of a reservation seem to be broken; Reservoir leaves them alone for a while.",
+        "Units of a reservation seem to be broken; Reservoir does not use them for a while.",
         (Function.EXPIRE, Function.REACT),
     ),
     "OrphansSpared": (
-        "Instances with this deployment's tag have no NodeClaim; Reservoir leaves them alone.",
+        "Instances with this deployment's tag have no NodeClaim; Reservoir does not end them.",
         (Function.COLLECT,),
     ),
     "EndingsHeld": (
@@ -146,7 +146,7 @@ class Observability(Construct):
             ROWS_UNREADABLE,
             _count_of(ROWS_UNREADABLE, ANY_FUNCTION),
             threshold=0,
-            text="Reservoir cannot read rows of its tables, and leaves them alone.",
+            text="Reservoir cannot read rows of its tables, and does not change them.",
         )
         Dashboard(self, "Dashboard", functions=functions, queues=queues)
 
@@ -158,7 +158,7 @@ class Observability(Construct):
                     period=MINUTE, statistic="Maximum"
                 ),
                 threshold=0,
-                text="Messages failed too often and lie in a dead-letter queue; see the runbook.",
+                text="Messages failed too often and are in a dead-letter queue; see the runbook.",
             )
         for queue, work in queues.by_name.items():
             self._alarm(

@@ -150,7 +150,7 @@ def test_get_takes_all_of_it() -> None:
         (("-o", "jsonpath={.a"), "a brace of"),
         (("-o", "xml"), "'xml' is none of table, wide"),
         (("-o", "jsonpath"), "is none of"),
-        (("--sort-by", "a b"), "is no path such as"),
+        (("--sort-by", "a b"), "is not a path such as"),
         (("-w", "--sort-by", ".a"), "--watch goes with"),
     ],
 )

@@ -199,7 +199,7 @@ def test_a_full_reservation_is_rolled_through_its_only_slot(
     found = explained(world, new.claim_id)
     # and not the rival, though more urgent
     assert [each["name"] for each in found["workloads"]] == ["steady"]
-    assert "only its own slot can host the replacement" in found["origin"]["text"]
+    assert "only its own unit can hold the replacement" in found["origin"]["text"]
     assert seen.over_count == []
 
 

@@ -169,7 +169,7 @@ def test_claims_that_somebody_deleted_end_no_more_than_the_bound(
     )
     shown = Person(world, managed=("Viewer",)).command("envelope", "show").stdout
     assert (
-        "orphans: shut, 0 ended within 60 minutes\n  5 shall end, 3 of 5 may, 0 had"
+        "orphans: closed, 0 ended within 60 minutes\n  5 would end, 3 of 5 may, 0 have ended"
         in shown
     )
 

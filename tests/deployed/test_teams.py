@@ -147,7 +147,7 @@ def test_a_stranger_is_refused_in_every_verb_and_changes_nothing(
     world.until("all are put away", all_are_put_away)
     assert letters.keys() == set(ids)
     assert all(
-        "is no principal of Team story-tellers" in reason for reason in letters.values()
+        "is not a principal of Team story-tellers" in reason for reason in letters.values()
     )
     assert {each.id for each in world.look().live()} == running
     assert world.events("Node Draining") == []

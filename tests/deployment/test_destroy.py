@@ -69,7 +69,7 @@ def test_it_gives_up_when_nothing_goes_for_hours_and_says_what_stays() -> None:
     # One object stands for all that is outside: it has what this story asks of each.
     action: Any = Destroy(stuck, stuck, lambda _: found, stuck, print, stuck.wait)  # type: ignore[arg-type,return-value] # one object for all, as said
     with pytest.raises(
-        DestroyRefusedError, match=r"1 instances have not gone for hours: i-1 \(running\)"
+        DestroyRefusedError, match=r"1 instances have not ended for hours: i-1 \(running\)"
     ):
         action.run(stuck)
     assert timedelta(hours=3) < timedelta(seconds=15 * stuck.looks) < timedelta(hours=5)
@@ -132,7 +132,7 @@ def test_a_deletion_that_failed_is_repeated_though_nothing_can_be_drained_any_mo
 def test_what_runs_beside_a_stack_that_is_half_deleted_is_named_for_people_to_end() -> None:
     left = HalfDeleted("i-1")
     with pytest.raises(
-        DestroyRefusedError, match="What would drain them is deleted already"
+        DestroyRefusedError, match="The functions that would drain them are deleted already"
     ):
         left.destroy()
     assert left.calls == []

@@ -282,7 +282,7 @@ def test_the_role_of_spot_is_made_where_it_is_missing_and_is_never_in_the_way(
     story: Story,
 ) -> None:
     story.settings(**SETTINGS, spotServiceLinkedRole=True)
-    assert story.deploy() == ["AWSServiceRoleForEC2Spot was missing, and is made"]
+    assert story.deploy() == ["AWSServiceRoleForEC2Spot was missing, and was created"]
     assert story.deploy() == []
     story.settings(**SETTINGS)
     assert story.deploy() == []
@@ -318,8 +318,8 @@ def test_whoever_may_not_read_policy_deploys_and_is_told_that_nothing_was_looked
 
     monkeypatch.setattr(DynamoDbPolicyStore, "list_all", refused)
     first, second = story.deploy()
-    assert first.startswith("warning: what becomes of policy was not looked at: ")
-    assert second.startswith("warning: who may ask for what was not looked at: ")
+    assert first.startswith("warning: the changes of policy could not be determined: ")
+    assert second.startswith("warning: the rights of senders could not be checked: ")
 
 
 def denied(operation: str) -> ClientError:

@@ -103,7 +103,7 @@ def test_what_becomes_of_policy_cannot_be_told_without_the_key_which_is_said(
     assert again.returncode == 0, again.stdout
     assert "(no changes)" in again.stdout
     said = " ".join(again.stdout.split())
-    assert "warning: what becomes of policy was not looked at: " in said
+    assert "warning: the changes of policy could not be determined: " in said
 
 
 def test_an_update_that_the_organization_denies_is_repeated_once_it_is_allowed(

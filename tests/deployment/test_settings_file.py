@@ -116,7 +116,7 @@ def test_everything_that_is_wrong_is_told_at_once_with_its_line_and_the_nearest_
 def test_a_partition_that_is_not_served_is_refused_with_the_reason(
     tmp_path: Path, region: str, reason: str
 ) -> None:
-    assert f"region: is not served: {reason}" in said(tmp_path, f"region: {region}")
+    assert f"region: is not supported: {reason}" in said(tmp_path, f"region: {region}")
 
 
 @pytest.mark.parametrize(

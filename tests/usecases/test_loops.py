@@ -103,7 +103,7 @@ def test_what_fails_before_ec2_is_asked_rests_longer_each_time() -> None:
     assert failed["unavailableUntil"] is not None
     waiting = world.bus.of("Workload Pending")[-1]
     assert waiting["reason"] == "OfferingUnavailable"
-    assert "it could not be asked for" in waiting["message"]
+    assert "the launch could not be requested" in waiting["message"]
 
 
 @pytest.mark.parametrize(

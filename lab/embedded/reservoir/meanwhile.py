@@ -70,7 +70,7 @@ def _advanced(clock: Clock, step: timedelta) -> str:
 def _span(text: str) -> timedelta:
     match = _SPAN.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text} is no length of time such as 45s, 30m, 6h or 7d")
+        raise ValueError(f"{text} is not a duration such as 45s, 30m, 6h or 7d")
     return timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 

@@ -126,7 +126,7 @@ COMMANDS: Final = (
     Listed(
         "tables",
         f"{_ROOMS}.operate.tables",
-        "Show whether the tables are whole, or adopt them.",
+        "Show whether the tables are complete, or adopt them.",
     ),
     Listed(
         "deployment",

@@ -29,7 +29,10 @@ def _said(reason: str) -> str:
 
 # What commands have that let something end.
 Reason = Annotated[
-    str, typer.Option(help="Why; it is kept, and published on the bus.", callback=_said)
+    str,
+    typer.Option(
+        help="The reason; it is stored, and published on the bus.", callback=_said
+    ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 

@@ -40,7 +40,7 @@ class Path:
             match = _STEP.match(inner, at)
             if match is None:
                 raise FieldsError(
-                    f"{text!a} is no path such as .metadata.name or .items[*].status.state"
+                    f"{text!a} is not a path such as .metadata.name or .items[*].status.state"
                 )
             key, place, quoted = match.groups()
             if place == _EVERY:
@@ -186,6 +186,6 @@ def custom_columns(text: str) -> tuple[CustomColumn, ...]:
     found = [each.partition(":") for each in text.split(",") if each]
     if not found or not all(title and path for title, _, path in found):
         raise FieldsError(
-            f"{text!a} is no list of columns such as NAME:.metadata.name,STATE:.status.state"
+            f"{text!a} is not a list of columns such as NAME:.metadata.name,STATE:.status.state"
         )
     return tuple(CustomColumn(title, Path.parse(path)) for title, _, path in found)

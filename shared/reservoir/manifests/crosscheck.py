@@ -240,7 +240,7 @@ def _accelerator_doubts(pool: NodePool) -> Iterator[Doubt]:
         return
     message = (
         "every node of the pool has accelerators, and no taint keeps work without them off it: "
-        "small work may be in the way of what the nodes are for"
+        "work without accelerators may take the room that other work needs"
     )
     yield Doubt(
         "NodePool",

@@ -84,8 +84,11 @@ def test_nodes_are_cordoned_and_pools_paused_without_asking(
         (("cordon", "No Name", *WHY), "names[0]"),
         (("drain", "nc-none", *WHY, "--yes"), "node/nc-none does not exist"),
         (("drain", "nc-1", "--deadline", "10", *WHY), "must be a duration"),
-        (("delete", "node", "nc-1"), "say why, with --reason"),
-        (("delete", "node/nc-1", "nodepool/gpu", *WHY), "delete nodes by themselves"),
+        (("delete", "node", "nc-1"), "give the reason, with --reason"),
+        (
+            ("delete", "node/nc-1", "nodepool/gpu", *WHY),
+            "delete nodes in a command of their own",
+        ),
         (("delete", "node", "nc-1", "--dry-run", *WHY), "nodes have no dry run"),
         (
             ("pause", "gpus", *WHY),

@@ -115,8 +115,8 @@ def test_for_people(idle: Stack) -> None:
         lines[3]
         == "1: aws ec2 modify-capacity-reservation --capacity-reservation-id cr-1 --instance-count 1"
     )
-    assert lines[4] == "   but units that are given back may not be had again"
-    assert any(line.startswith("note: units that EC2 sells on demand") for line in lines)
+    assert lines[4] == "   but units that are given back may not be available again"
+    assert any(line.startswith("note: on-demand capacity is assumed") for line in lines)
 
 
 def test_the_page_shows_what_is_printed(idle: Stack) -> None:

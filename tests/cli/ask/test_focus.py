@@ -242,7 +242,7 @@ def test_what_is_not_known_is_said_and_is_not_nought(tmp_path: Path) -> None:
     stack.sample(IN_BLOCK, hours=13)
     done = invoke(stack, "report", "--since", "25h", "--focus", str(tmp_path))
     assert done.exit_code == 0, done.output
-    assert "samples tell of 49 % of the time" in done.output
+    assert "samples cover 49 % of the time" in done.output
     assert "cr-block is not in all rows" in done.output
     (file,) = tmp_path.iterdir()
     assert file.read_text() == ",".join(COLUMNS) + "\n"

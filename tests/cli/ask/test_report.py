@@ -420,7 +420,7 @@ def test_what_the_history_does_not_hold_is_said_before_anything_else(
     done = CliRunner().invoke(
         app, ["report", "--since", "30d", "--html", str(file)], obj=Stack()
     )
-    assert "samples tell of 3 % of the time" in done.stderr
+    assert "samples cover 3 % of the time" in done.stderr
     text = file.read_text()
     assert text.index("Samples tell of 22.0 h of 720.0 h (3 %)") < text.index(
         "paid beside reservations"

@@ -175,7 +175,7 @@ def test_of_several_one_is_chosen_by_its_id(stack: Stack) -> None:
             "EC2 sells 1 to 14 days, and whole weeks up to 182 days, not 15",
         ),
         (WANTED, ("--platform", "Windows"), "not for Windows"),
-        (WANTED, ("--tag", "reservoir:purchase=x"), "is no tag of yours"),
+        (WANTED, ("--tag", "reservoir:purchase=x"), "is not a tag of yours"),
         ("4 p5.48xlarge for 2d", (), "one purchase may cost 2000.00 USD"),
     ],
 )

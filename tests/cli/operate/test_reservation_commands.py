@@ -108,7 +108,7 @@ def test_yes_alone_changes_nothing(stack: Stack) -> None:
 def test_a_dry_run_changes_nothing_and_asks_ec2_for_leave(stack: Stack) -> None:
     result = stack.create("--dry-run", *AHEAD)
     assert (result.exit_code, stack.shown()) == (0, [])
-    assert "nothing was changed (dry run): EC2 would let you" in result.output
+    assert "nothing was changed (dry run): EC2 would allow it" in result.output
     assert stack.purchases.list_all() == []
 
 

@@ -55,7 +55,7 @@ def test_show_says_what_is_held(world: World) -> None:
     world.collect().run()
     shown = run(world, "envelope", "show").stdout
     assert (
-        "orphans: shut, 0 ended within 60 minutes\n  40 shall end, 4 of 40 may, 0 had: held since"
+        "orphans: closed, 0 ended within 60 minutes\n  40 would end, 4 of 40 may, 0 have ended: held since"
         in shown
     )
 
@@ -132,7 +132,7 @@ def test_tables_show_says_what_is_wrong_and_what_runs(world: World) -> None:
     world.marks.empty("NodeClaims")
     shown = run(world, "tables", "show").stdout
     assert "NodeClaims NodeClaims-1: no mark\n" in shown
-    assert "NodeClaims carries no mark: it is new, or was emptied" in shown
+    assert "NodeClaims has no mark: it is new, or was emptied" in shown
     assert (
         "40 instances carry this deployment's tag; 0 have a claim\nwithout one: i-" in shown
     )

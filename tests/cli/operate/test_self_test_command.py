@@ -105,7 +105,7 @@ class Stack(WorldStack[DisruptWorld]):
     ("arguments", "said"),
     [
         (("--node-class", "gone"), "there is no EC2NodeClass gone"),
-        (("--most", "a lot"), "'a lot' is no amount of USD"),
+        (("--most", "a lot"), "'a lot' is not an amount of USD"),
         (("--most", "-1"), "--most is more than nothing"),
         (("--most", "0.001"), "allow more with --most"),
     ],

@@ -132,12 +132,12 @@ def test_a_window_of_the_past_is_told(stack: Stack) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--for", "pod/a"], "'pod' is no kind of object"),
+        (["--for", "pod/a"], "'pod' is not a kind of object"),
         (["--for", "offering/a"], "is not KIND/NAME"),
         (["--for", "node/"], "is not KIND/NAME"),
         (["--for", "node/i-2"], "name its claim"),
-        (["--since", "yesterday"], "no length of time"),
-        (["--until", "yesterday"], "neither an instant such as"),
+        (["--since", "yesterday"], "is not a duration"),
+        (["--until", "yesterday"], "neither a time such as"),
         (["--until", "1h", "--follow"], "--until ends what --follow goes on with"),
     ],
 )

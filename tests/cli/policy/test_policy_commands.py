@@ -431,7 +431,7 @@ def test_a_misspelt_name_is_answered_with_the_nearest(stack: Stack) -> None:
         ),
         (
             ["delete", "nodepoll/p"],
-            "'nodepoll' is no kind of object; did you mean nodepool?",
+            "'nodepoll' is not a kind of object; did you mean nodepool?",
         ),
         (
             ["apply", "-f", "/no/such/file"],

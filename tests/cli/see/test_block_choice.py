@@ -171,7 +171,7 @@ def test_more_workloads_than_can_be_tried_in_every_way_share_blocks_too(
     told = lines(stack.search("all"))
     # eighty unit hours: four units for a day have room for them, two would take two days
     assert told[0].startswith("4 p5.48xlarge for 1d")
-    assert not any("goes on waiting" in line for line in told)
+    assert not any("still waits" in line for line in told)
     assert told[-1].startswith("the best that was found")
 
 
@@ -189,9 +189,9 @@ def test_what_no_block_serves_goes_on_waiting(stack: Stack) -> None:
     stack.capacity_blocks.hourly_usd = 0
     stack.wants("train", 4, fallback=RESERVED_ALONE)
     told = lines(stack.search("research/train"))
-    assert told[0] == "buy nothing: EC2 has no block on sale now that would do"
+    assert told[0] == "buy nothing: EC2 has no block on sale now that would fit"
     assert told[1].startswith(
-        "research/train  goes on waiting: no block that is owned or on sale fits it"
+        "research/train  still waits: no block that is owned or on sale fits it"
     )
     assert told[2].endswith("; 1 workload waits on")
 
@@ -234,25 +234,25 @@ def test_what_is_owned_is_used_and_extended_before_another_is_bought(stack: Stac
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("blocks", "--for", "all"), "say the types that would do"),
-        (("blocks", "4 p5.48xlarge", "--for", "all"), "say the types that would do"),
+        (("blocks", "--for", "all"), "name the types that would fit"),
+        (("blocks", "4 p5.48xlarge", "--for", "all"), "name the types that would fit"),
         (("nodes", "--for", "all"), "--for and --waiting-usd are about blocks"),
         (
             ("blocks", "p5.48xlarge", "--waiting-usd", "3"),
             "--for and --waiting-usd are about blocks",
         ),
-        (("blocks", "p5.48xlarge", "--for", "all", "--for", "x"), "name nothing beside it"),
+        (("blocks", "p5.48xlarge", "--for", "all", "--for", "x"), "name no others"),
         (
             ("blocks", "p5.48xlarge", "--for", "all", "-o", "json"),
             "--for goes with --namespace alone",
         ),
         (
             ("blocks", "p5.48xlarge", "--for", "all", "--waiting-usd", "-1"),
-            "'-1' is no amount of USD",
+            "'-1' is not an amount of USD",
         ),
         (
             ("blocks", "p5.48xlarge", "--for", "all", "--waiting-usd", "NaN"),
-            "'NaN' is no amount of USD",
+            "'NaN' is not an amount of USD",
         ),
         (("blocks", "p9.large", "--for", "all"), "the catalogue has no type p9.large"),
         (

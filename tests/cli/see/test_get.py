@@ -583,7 +583,7 @@ def test_nothing_is_a_sentence(
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["wrkloads"], "'wrkloads' is no kind of object; did you mean workloads?"),
+        (["wrkloads"], "'wrkloads' is not a kind of object; did you mean workloads?"),
         (["nodes", "--state", "runing"], "nodes are never 'runing'; did you mean running?"),
         (["nodes", "-n", "x"], "nodes cannot be chosen by --namespace"),
         (["classes", "--pool", "x"], "classes cannot be chosen by --pool"),
@@ -594,9 +594,9 @@ def test_nothing_is_a_sentence(
         ),
         (
             ["nodes", "-l", "a=b=c"],
-            "'a=b=c' is no label selector: use key=value, key!=value, key in (a,b), key notin",
+            "'a=b=c' is not a label selector: use key=value, key!=value, key in (a,b), key notin",
         ),
-        (["nodes/nc-1", "nc-2"], "'nc-2' is no NOUN/NAME"),
+        (["nodes/nc-1", "nc-2"], "'nc-2' is not NOUN/NAME"),
         (["blocks"], 'ask for blocks as "4 p5.48xlarge for 2d"'),
         (
             ["blocks", "4 p5.48xlarge for ever"],

@@ -63,7 +63,7 @@ def test_a_node_is_waited_for_until_it_is_gone(stack: Stack) -> None:
     ("arguments", "said"),
     [
         (("workloads", "--for=state=placed"), "name what to wait for"),
-        (("workload/a/b", "--for=ready"), "'ready' is nothing to wait for"),
+        (("workload/a/b", "--for=ready"), "'ready' cannot be waited for"),
         (
             ("workload/a/b", "--for=state=plced"),
             "workloads are never 'plced'; did you mean placed?",
@@ -162,7 +162,7 @@ def test_what_was_ready_before_an_update_is_not_taken_for_ready_after_it() -> No
     blind = invoke(stack, "apply", "--wait", "--timeout", "5s", "-f", "-", given=changed)
     assert (
         blind.exit_code,
-        "discovery has not looked at what was applied" in blind.stderr,
+        "discovery has not read the applied objects yet" in blind.stderr,
     ) == (1, True)
     stack.happens = [lambda: stack.look(), lambda: stack.look(after=timedelta(minutes=1))]
     again = invoke(stack, "apply", "--wait", "-f", "-", given=node_class())

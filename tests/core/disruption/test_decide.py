@@ -240,7 +240,7 @@ def test_paid_nodes_use_up_a_budget_before_reserved_ones() -> None:
     ("changes", "because"),
     [
         ({"state": ClaimState.LAUNCHED}, "not running"),
-        ({"nominated_until": NOW + timedelta(seconds=1)}, "on their way to it"),
+        ({"nominated_until": NOW + timedelta(seconds=1)}, "are expected on it"),
         ({"placements_changed_at": NOW - timedelta(seconds=10)}, "consolidateAfter"),
         # Its replicas were placed long ago, but it took its time to come up.
         (
@@ -250,7 +250,10 @@ def test_paid_nodes_use_up_a_budget_before_reserved_ones() -> None:
             },
             "consolidateAfter",
         ),
-        ({"disruption": DisruptionMark("c-1", DrainReason.DRIFT, NOW)}, "on its way out"),
+        (
+            {"disruption": DisruptionMark("c-1", DrainReason.DRIFT, NOW)},
+            "already draining or ending",
+        ),
     ],
 )
 def test_a_node_is_left_alone_and_says_why(

@@ -53,21 +53,22 @@ ENDINGS = (
         LATE,
         JOB,
         ReasonCode.DURATION_DOES_NOT_FIT,
-        "ends at 2026-01-01T00:35:00+00:00 and takes no new work: it begins too late for any",
+        "ends at 2026-01-01T00:35:00+00:00 and takes no new work: it begins too close to its end",
     ),
     Ending(
         "a block that is shorter than draining takes",
         SHORT,
         JOB,
         ReasonCode.DURATION_DOES_NOT_FIT,
-        "ends at 2026-01-01T00:40:00+00:00 and takes no new work: it begins too late for any",
+        "ends at 2026-01-01T00:40:00+00:00 and takes no new work: it begins too close to its end",
     ),
     Ending(
         "work that needs more notice than is left",
         small_block(60),
         workload(cpu=1000, checkpoint_period_s=1800),
         ReasonCode.DURATION_DOES_NOT_FIT,
-        "the work asks for 1800 s of notice, which small reserved in zone-1 of cr-1 can give no more: it drains at "
+        "the work needs 1800 s of notice, which small reserved in zone-1 of cr-1 cannot give any more,"
+        " because it drains at "
         "2026-01-01T00:20:00+00:00",
     ),
     Ending(
@@ -75,7 +76,7 @@ ENDINGS = (
         TOMORROW,
         JOB,
         ReasonCode.DURATION_DOES_NOT_FIT,
-        "it says no duration, and noDurationPolicy Avoid keeps such work out of small reserved in zone-1 of cr-1",
+        "it has no duration, and noDurationPolicy Avoid keeps such work out of small reserved in zone-1 of cr-1",
         AVOID,
     ),
     Ending(

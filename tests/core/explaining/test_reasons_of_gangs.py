@@ -57,7 +57,7 @@ def small(**changes: Any) -> Workload:
 def gang(
     name: str, snapshot: Snapshot, wanted: Workload, replicas: int, sentence: str
 ) -> Situation:
-    whole = f"only all {replicas} replicas together: {sentence}"
+    whole = f"all {replicas} replicas need a place together: {sentence}"
     return Situation(name, snapshot, wanted, ReasonCode.GANG_INCOMPLETE, whole, replicas)
 
 
@@ -93,14 +93,14 @@ SITUATIONS = (
         ),
         large(),
         4,
-        "the nodes that are there and the free reserved units hold 3 of them (2 in cr-1, 1 on nodes that are there)",
+        "existing nodes and the free reserved units hold 3 of them (2 in cr-1, 1 on existing nodes)",
     ),
     gang(
         "units enough, but not in one zone",
         reserved(TWO, ELSEWHERE),
         large(gang=Gang(labels.ZONE)),
         4,
-        "no topology.kubernetes.io/zone by itself holds all of them (2 in zone-1, 2 in zone-2)",
+        "no single topology.kubernetes.io/zone holds all of them (2 in zone-1, 2 in zone-2)",
     ),
     gang(
         "units enough, but the pool may not have as many nodes",

@@ -62,7 +62,7 @@ MIN_VALUES = (
         plain(SMALL, LARGE, node_pools=(CHOOSY,)),
         workload(cpu=100, affinity=(near(labels.ZONE, app="cache"),)),
         ReasonCode.TOPOLOGY,
-        "affinity: nothing that it must be near runs in a topology.kubernetes.io/zone where it may run",
+        "affinity: no replica that it must be near runs in a topology.kubernetes.io/zone where it may run",
     ),
     Situation(
         "minValues, and nothing to choose from but a reservation that is full",
@@ -153,7 +153,7 @@ NOTHING_SOLD = (
         workload(cpu=100),
         ReasonCode.INCOMPATIBLE,
         FILTERED
-        + "what it asks for is not to be had together, though each of it is by itself",
+        + "no type meets all that it requires together, although each requirement is met by some",
     ),
     Situation(
         "an operating system that no type runs",
@@ -183,7 +183,7 @@ def test_a_pool_is_told_as_the_reason_where_it_is_one(it: Situation) -> None:
 
 
 def test_the_reason_is_that_of_the_offering_that_came_furthest() -> None:
-    """One type is too small; the other would serve, but its reservation is full and the pool buys nothing."""
+    """One type is too small; the other would fit, but its reservation is full and the pool buys nothing."""
     types = fx_type("two", 2, 4, offered=()), fx_type("four", 4, 16, offered=())
     full = reservation("cr-1", "four", 1, free_units=0)
 

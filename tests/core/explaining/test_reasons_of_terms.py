@@ -35,7 +35,7 @@ SITUATIONS = (
             cpu=100, required_node_terms=(require(labels.ZONE, Operator.IN, "zone-9"), ARM)
         ),
         ReasonCode.INCOMPATIBLE,
-        "pool default sells nothing with topology.kubernetes.io/zone In [zone-9] (it has zone-1, zone-2, "
+        "pool default offers nothing with topology.kubernetes.io/zone In [zone-9] (it has zone-1, zone-2, "
         "zone-3; did you mean zone-3?)",
     ),
     Situation(

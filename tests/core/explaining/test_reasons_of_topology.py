@@ -35,7 +35,7 @@ from tests.core.scheduler.world import (
 ZONE, HOST = labels.ZONE, labels.HOSTNAME
 ONE = fx_type("one-pod", pods=1)
 SPREAD = "spread over topology.kubernetes.io/zone with maxSkew 1: "
-ONLY_ALL_4 = "only all 4 replicas together: "
+ONLY_ALL_4 = "all 4 replicas need a place together: "
 JOB = workload(cpu=100, topology_spread=(spread(ZONE),))
 ZONES_1_AND_2 = pool("a", one_of(ZONE, "zone-1", "zone-2"))
 ONE_NODE_IN_ZONE_3 = pool("c", one_of(ZONE, "zone-3"), limits=Resources.of({"nodes": 1}))
@@ -147,7 +147,7 @@ SITUATIONS = (
         plain(ONE),
         workload(cpu=100, topology_spread=(spread("example.com/rack"),)),
         ReasonCode.TOPOLOGY,
-        "spread over example.com/rack: nothing that it may have has this label",
+        "spread over example.com/rack: no capacity that it may use has this label",
     ),
     Situation(
         "a gang that is spread over more zones than there are",
@@ -182,14 +182,14 @@ SITUATIONS = (
         beside(full("n1", "cache")),
         workload(cpu=100, affinity=(near(HOST, app="cache"),)),
         ReasonCode.TOPOLOGY,
-        "affinity: no node that runs what it must be near has room for it (n1)",
+        "affinity: no node with replicas that it must be near has room for it (n1)",
     ),
     Situation(
         "affinity by host to what runs nowhere",
         plain(ONE),
         workload(cpu=100, affinity=(near(HOST, app="cache"),)),
         ReasonCode.TOPOLOGY,
-        "affinity: nothing that it must be near runs on any node",
+        "affinity: no replica that it must be near runs on any node",
     ),
     Situation(
         "more of the same, which runs where no pool sells",
@@ -199,7 +199,8 @@ SITUATIONS = (
         ),
         workload(cpu=100, affinity=(near(ZONE),)),
         ReasonCode.TOPOLOGY,
-        "affinity: what it must be near runs in zone-3 only, where it can get nothing (no pool sells anything there)",
+        "affinity: the replicas that it must be near run only in zone-3, where it gets no capacity"
+        " (no pool offers capacity there)",
     ),
     Situation(
         "two that it must be near, in two zones",
@@ -217,15 +218,15 @@ SITUATIONS = (
         ),
         workload(cpu=100),
         ReasonCode.TOPOLOGY,
-        "anti-affinity of ns/shy: in every topology.kubernetes.io/zone where this may run (zone-1) is one that "
-        "avoids it",
+        "anti-affinity of ns/shy: a replica that avoids it runs in every topology.kubernetes.io/zone where it may run"
+        " (zone-1)",
     ),
     Situation(
         "GPUs of two makes, each of which some type has",
         plain(),
         workload(cpu=100, extra={GPU_A: 1, GPU_B: 1}),
         ReasonCode.TOO_LARGE,
-        "no type of pool default that would serve has vendor-a.com/gpu and vendor-b.com/gpu at once",
+        "no type of pool default that would fit has vendor-a.com/gpu and vendor-b.com/gpu at once",
     ),
 )
 

@@ -89,7 +89,7 @@ def test_what_is_no_placeholder_launches_nothing(text: str) -> None:
 @pytest.mark.parametrize("hostile", HOSTILE, ids=ascii)
 def test_a_value_that_could_be_more_than_a_name_launches_nothing(hostile: str) -> None:
     with pytest.raises(
-        NodeClassUnlaunchableError, match="nodePool of user data is no plain name"
+        NodeClassUnlaunchableError, match="nodePool of user data is not a plain name"
     ):
         filled("{{reservoir.nodePool}}", {"nodePool": hostile})
 

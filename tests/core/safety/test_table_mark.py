@@ -34,7 +34,7 @@ def test_tables_as_they_were_marked_are_recognised() -> None:
 def test_an_emptied_table_is_noticed() -> None:
     claims, policy = marked("claims", "policy")
     assert problems([replace(claims, mark=None), policy]) == [
-        "claims carries no mark: it is new, or was emptied"
+        "claims has no mark: it is new, or was emptied"
     ]
 
 
@@ -46,7 +46,7 @@ def test_tables_without_any_mark_are_not_recognised() -> None:
 def test_a_table_that_was_restored_alone_is_noticed() -> None:
     claims, policy = marked("claims", "policy")
     assert problems([replace(claims, table_id="claims-2"), policy]) == [
-        "claims is not the table that was marked: it was restored or made again",
+        "claims is not the table that was marked: it was restored or created again",
         "policy was marked together with another claims",
     ]
 
@@ -65,13 +65,13 @@ def test_a_row_that_was_put_back_from_before_an_adoption_is_noticed() -> None:
     )
     assert again.generation == 2
     assert problems([claims, replace(policy, mark=again)]) == [
-        "claims carries an older mark than the others"
+        "claims has an older mark than the others"
     ]
 
 
 def test_tables_of_another_deployment_are_noticed() -> None:
     assert problems(marked("claims"), "staging") == [
-        "claims carries the mark of deployment prod"
+        "claims has the mark of deployment prod"
     ]
 
 

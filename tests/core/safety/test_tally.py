@@ -57,7 +57,7 @@ def test_beyond_the_bound_nothing_passes() -> None:
     assert verdict.admitted == set()
     assert verdict.began
     assert (
-        "5 shall end (disruption), 4 of 40 may within 60 minutes and 0 have" in verdict.why
+        "5 would end (disruption), 4 of 40 may within 60 minutes and 0 have" in verdict.why
     )
 
 

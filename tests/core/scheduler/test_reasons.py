@@ -184,7 +184,7 @@ SITUATIONS = (
         account(GENERAL, GPUS),
         workload(cpu=1000, node_selector=require(labels.ZONE, Operator.IN, "zone-11")),
         ReasonCode.INCOMPATIBLE,
-        "pool general sells nothing with topology.kubernetes.io/zone In [zone-11] (it has zone-1, "
+        "pool general offers nothing with topology.kubernetes.io/zone In [zone-11] (it has zone-1, "
         "zone-2, zone-3; did you mean zone-1?)",
     ),
     Situation(
@@ -192,14 +192,14 @@ SITUATIONS = (
         account(GENERAL, GPUS),
         workload(cpu=1000, extra={GPU: 1}),
         ReasonCode.INCOMPATIBLE,
-        "pool gpus would serve, but has the taint nvidia.com/gpu=present:NoSchedule, which is not tolerated",
+        "pool gpus would fit, but has the taint nvidia.com/gpu=present:NoSchedule, which is not tolerated",
     ),
     Situation(
         "GPUs that no pool has",
         account(GENERAL),
         workload(cpu=1000, extra={GPU: 1}),
         ReasonCode.TOO_LARGE,
-        "no type of pool general that would serve has nvidia.com/gpu",
+        "no type of pool general that would fit has nvidia.com/gpu",
     ),
     Situation(
         "more GPUs than a node has",
@@ -235,7 +235,7 @@ SITUATIONS = (
         account(TEAM, reservations=[BLOCK_LASTS]),
         gpu_job(duration_s=3 * 3600),
         ReasonCode.DURATION_DOES_NOT_FIT,
-        "the work would not be through before p5.48xlarge reserved in zone-1 of cr-block drains at "
+        "the work would not finish before p5.48xlarge reserved in zone-1 of cr-block drains at "
         "2026-01-01T02:20:00+00:00",
     ),
     Situation(
@@ -243,7 +243,7 @@ SITUATIONS = (
         account(TEAM, reservations=[BLOCK_LASTS]),
         gpu_job(),
         ReasonCode.DURATION_DOES_NOT_FIT,
-        "it says no duration, and noDurationPolicy Avoid keeps such work out of p5.48xlarge reserved in "
+        "it has no duration, and noDurationPolicy Avoid keeps such work out of p5.48xlarge reserved in "
         "zone-1 of cr-block, which ends at 2026-01-01T03:00:00+00:00",
         policy=SchedulingPolicy(no_duration_policy=NoDurationPolicy.AVOID),
     ),
@@ -319,7 +319,7 @@ SITUATIONS = (
         ),
         gpu_job(gang=Gang()),
         ReasonCode.GANG_INCOMPLETE,
-        "only all 2 replicas together: p5.48xlarge on-demand in zone-1 rests: InsufficientInstanceCapacity; "
+        "all 2 replicas need a place together: p5.48xlarge on-demand in zone-1 rests: InsufficientInstanceCapacity; "
         "p5.48xlarge reserved in zone-1 of cr-soon starts at 2026-01-01T01:00:00+00:00",
         replicas=2,
     ),
@@ -343,7 +343,7 @@ SITUATIONS = (
         account(GENERAL, replace(GPUS, taints=())),
         gpu_job(node_selector=require(labels.ZONE, Operator.IN, "zone-11")),
         ReasonCode.INCOMPATIBLE,
-        "pool gpus sells nothing with topology.kubernetes.io/zone In [zone-11] (it has zone-1, zone-2, zone-3; did "
+        "pool gpus offers nothing with topology.kubernetes.io/zone In [zone-11] (it has zone-1, zone-2, zone-3; did "
         "you mean zone-1?)",
     ),
     Situation(
@@ -380,7 +380,7 @@ SITUATIONS = (
             )
         ),
         ReasonCode.INCOMPATIBLE,
-        "pool team sells nothing with topology.kubernetes.io/zone In [zone-11] (it has zone-1; did you mean zone-1?)",
+        "pool team offers nothing with topology.kubernetes.io/zone In [zone-11] (it has zone-1; did you mean zone-1?)",
     ),
     Situation(
         "a reservation that starts tomorrow",
@@ -410,7 +410,7 @@ SITUATIONS = (
             node_selector=require(labels.CAPACITY_RESERVATION_ID, Operator.IN, "cr-0124")
         ),
         ReasonCode.INCOMPATIBLE,
-        "pool team sells nothing with karpenter.k8s.aws/capacity-reservation-id In [cr-0124] (it has "
+        "pool team offers nothing with karpenter.k8s.aws/capacity-reservation-id In [cr-0124] (it has "
         "cr-0123; did you mean cr-0123?)",
     ),
     Situation(
@@ -481,7 +481,7 @@ SITUATIONS = (
         workload(cpu=1000, node_selector=require(labels.ZONE, Operator.IN, "zone-9")),
         ReasonCode.INCOMPATIBLE,
         "pool gpus has the taint nvidia.com/gpu=present:NoSchedule, which is not tolerated; besides, "
-        "pool gpus sells nothing with topology.kubernetes.io/zone In [zone-9] (it has zone-1, zone-2, "
+        "pool gpus offers nothing with topology.kubernetes.io/zone In [zone-9] (it has zone-1, zone-2, "
         "zone-3; did you mean zone-3?)",
     ),
     Situation(
@@ -512,14 +512,14 @@ SITUATIONS = (
             cpu=1000, fallback=(FallbackStep(RESERVED, 7200), FallbackStep(ON_DEMAND))
         ),
         ReasonCode.FALLBACK_NOT_YET,
-        "m5.4xlarge on-demand in zone-1 would serve, but the fallback ladder has not reached on-demand",
+        "m5.4xlarge on-demand in zone-1 would fit, but the fallback ladder has not reached on-demand",
     ),
     Situation(
         "part of a gang",
         account(TEAM, reservations=[reservation("cr-1", P5.name, 4)]),
         gpu_job(gang=Gang()),
         ReasonCode.GANG_INCOMPLETE,
-        "only all 5 replicas together: the free reserved units hold 4 of them (4 in cr-1)",
+        "all 5 replicas need a place together: the free reserved units hold 4 of them (4 in cr-1)",
         replicas=5,
     ),
     Situation(
@@ -528,8 +528,8 @@ SITUATIONS = (
         workload(cpu=1000, topology_spread=(spread(labels.ZONE),)),
         ReasonCode.TOPOLOGY,
         "spread over topology.kubernetes.io/zone with maxSkew 1: zone-3 has 0 of these replicas and can "
-        "get none (only pool gpus sells there, whose taint nvidia.com/gpu=present:NoSchedule it does not "
-        "tolerate; nodeTaintsPolicy: Honor would leave such domains out)",
+        "get none (only pool gpus offers capacity there, and its taint nvidia.com/gpu=present:NoSchedule is not "
+        "tolerated; nodeTaintsPolicy: Honor would leave such domains out)",
         replicas=9,
     ),
     Situation(
@@ -545,15 +545,15 @@ SITUATIONS = (
         account(GENERAL),
         workload(cpu=1000, affinity=(near(labels.ZONE, app="cache"),)),
         ReasonCode.TOPOLOGY,
-        "affinity: nothing that it must be near runs in a topology.kubernetes.io/zone where it may run",
+        "affinity: no replica that it must be near runs in a topology.kubernetes.io/zone where it may run",
     ),
     Situation(
         "anti-affinity in every zone",
         account(GENERAL),
         workload(cpu=1000, anti_affinity=(near(labels.ZONE),)),
         ReasonCode.TOPOLOGY,
-        "anti-affinity: in every topology.kubernetes.io/zone where it may run (zone-1, zone-2, zone-3) "
-        "is one that it avoids",
+        "anti-affinity: a replica that it avoids runs in every topology.kubernetes.io/zone where it may run "
+        "(zone-1, zone-2, zone-3)",
         replicas=4,
     ),
     Situation(

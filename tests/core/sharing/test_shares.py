@@ -194,8 +194,8 @@ def test_whoever_waits_hears_which_quota_it_waits_for_and_who_borrows() -> None:
     (refusal,) = plan.unplaced
     assert refusal.code is ReasonCode.TEAM_QUOTA
     assert refusal.message == (
-        "no unit of p5 reserved in zone-1 of cr-0 is its turn: Team vision uses 0 units of tag purpose training and"
-        " owns 4; borrowed by others: audio 4; it gets its own as their work ends"
+        "no unit of p5 reserved in zone-1 of cr-0 is for its team now: Team vision uses 0 units of tag purpose training"
+        " and owns 4; borrowed by others: audio 4; it gets its own as their work ends"
     )
 
 

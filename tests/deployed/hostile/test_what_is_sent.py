@@ -244,7 +244,7 @@ def test_an_update_that_replaces_what_runs_ends_no_neighbours_node(
 
     def is_left(_: object) -> bool:
         said = tenants.world.command("explain", "workload", "audio/rolls").stdout
-        return "others work there, too" in said
+        return "other work runs there, too" in said
 
     tenants.world.until("the update leaves the node alone", is_left)
     assert node not in tenants.world.look().drains

@@ -94,7 +94,7 @@ def test_a_refusal_names_the_team_and_whoever_asked() -> None:
     with pytest.raises(ManifestError) as error:
         world.by(STRANGER, submit())
     assert str(error.value.problems[0].message) == (
-        "'AROAOTHER:front-end-1' is no principal of Team research-team, to which research belongs"
+        "'AROAOTHER:front-end-1' is not a principal of Team research-team, to which research belongs"
     )
 
 

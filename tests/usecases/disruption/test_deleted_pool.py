@@ -78,7 +78,7 @@ def test_a_deleted_pool_that_is_the_whole_fleet_ends_nothing_before_somebody_loo
     for _ in range(90):
         world.minute()
     assert {claim.state for claim in world.live()} == {ClaimState.RUNNING}
-    assert "12 shall end (deleted-pools), 5 of 12 may" in world.reason(world.live()[0].id)
+    assert "12 would end (deleted-pools), 5 of 12 may" in world.reason(world.live()[0].id)
     (told,) = world.bus.of("Endings Held")
     assert (told["kind"], told["wantedCount"], told["isShut"]) == (
         "deleted-pools",

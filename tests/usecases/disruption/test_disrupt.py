@@ -568,7 +568,7 @@ def test_a_slot_that_is_being_scrubbed_is_waited_for() -> None:
     world.resize("cr-1", 0)  # the node is ended, and EC2 does not show its slot free yet
     world.minutes(10)
     assert world.live() == [c for c in world.claims() if c.waits_for_slot]
-    assert world.reason(world.live()[0].id) == "waits until its slot is free"
+    assert world.reason(world.live()[0].id) == "waits until its unit is free"
     assert world.state.workload_rows["research/train"].pending_count == 0
     world.resize("cr-1", 1)
     world.minutes(2)
@@ -625,7 +625,7 @@ def test_a_slot_that_does_not_come_back_is_given_up_in_the_end() -> None:
     world.minutes(40)
     assert world.live() == []
     assert world.state.workload_rows["research/train"].pending_count == 1
-    assert "slot did not come free" in world.queue.wake_ups
+    assert "unit did not become free" in world.queue.wake_ups
     assert sum(report.abandoned for report in world.reports) == 1
     world.resize("cr-1", 1)
     world.minutes(2)

@@ -133,7 +133,7 @@ def test_a_node_where_another_team_works_is_left() -> None:
     assert [claim.id for claim in world.live()] == [node.id]
     rollout = stored(world).rollout
     assert rollout is not None
-    assert rollout.waits_for == f"{node.id} to be left: others work there, too"
+    assert rollout.waits_for == f"{node.id} to be left: other work runs there, too"
 
 
 def test_do_not_disrupt_of_a_neighbour_keeps_the_node_and_ones_own_does_not() -> None:

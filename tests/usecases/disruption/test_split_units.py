@@ -107,7 +107,7 @@ def test_a_node_is_left_alone_while_a_unit_is_on_its_way() -> None:
     world.minutes(5)
     (claim,) = paid(world)
     assert claim.disruption is None
-    assert "EC2 moves one in" in world.reports[-1].refusals[claim.id]
+    assert "EC2 moves one of them in" in world.reports[-1].refusals[claim.id]
 
 
 def test_without_the_owners_tag_nothing_is_split_off_and_nodes_are_replaced() -> None:

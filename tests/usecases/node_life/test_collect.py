@@ -169,7 +169,7 @@ def test_a_claims_table_that_was_emptied_ends_nothing(world: World) -> None:
         world.clock.advance(minutes=5)
         report = world.collect().run()
         assert report.unknown_tables == (
-            "NodeClaims carries no mark: it is new, or was emptied",
+            "NodeClaims has no mark: it is new, or was emptied",
         )
     assert ids(world) == before
 

@@ -68,7 +68,7 @@ class FoundStack:
         if self.status.endswith("_IN_PROGRESS"):
             return why, "wait until it is over"
         if self.is_half_deleted:
-            return why, "mend what its events name, and make destroy again"
+            return why, "correct what its events name, and run make destroy again"
         return why, "aws cloudformation continue-update-rollback, after its events' reason"
 
     @property

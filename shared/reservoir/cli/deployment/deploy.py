@@ -123,7 +123,9 @@ class Deploy:
             try:
                 self._tell_of_policy(self.connect(used))
             except AccessDeniedError as error:
-                self.report(f"warning: what becomes of policy was not looked at: {error}")
+                self.report(
+                    f"warning: the changes of policy could not be determined: {error}"
+                )
         return standing
 
     def _unserved(self) -> Iterator[Problem]:
@@ -131,7 +133,7 @@ class Deploy:
         reason = unserved(self.account.region)
         if reason is not None:
             yield self._problem(
-                "region", "partition", f"{self.account.region} is not served: {reason}"
+                "region", "partition", f"{self.account.region} is not supported: {reason}"
             )
 
     def _unready(self, stack: FoundStack) -> Iterator[Problem]:
@@ -178,8 +180,8 @@ class Deploy:
                 yield self._problem(
                     path,
                     "left-behind",
-                    f"an earlier stack {self.deployment.stack} left {', '.join(found)}: name it here to go on with"
-                    " what it holds, or delete it",
+                    f"an earlier stack {self.deployment.stack} left {', '.join(found)}: name it here to keep using it,"
+                    " or delete it",
                 )
 
     def _timers_left_behind(self) -> Iterator[Problem]:
@@ -195,7 +197,7 @@ class Deploy:
         """Make the role where it is missing. Who may not is told so: the stack stands, and works without spot."""
         try:
             if self.account.make_spot_role():
-                self.report(f"{SPOT_ROLE} was missing, and is made")
+                self.report(f"{SPOT_ROLE} was missing, and was created")
         except ClientError as error:
             making = (
                 "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com"
@@ -223,7 +225,7 @@ class Deploy:
                 )
             )
         except AwsError as error:
-            self.report(f"warning: who may ask for what was not looked at: {error}")
+            self.report(f"warning: the rights of senders could not be checked: {error}")
             return
         for door in doors:
             self.report(f"warning: {door.message}; {door.advice}")

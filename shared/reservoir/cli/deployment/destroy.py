@@ -89,12 +89,12 @@ class Destroy:
                 ", …" if len(running) > 10 else ""
             )
             advice = (
-                "What would drain them is deleted already: terminate them yourself"
+                "The functions that would drain them are deleted already: terminate them yourself"
                 if found.is_half_deleted
-                else "Withdraw the workloads and wait, or have that done: make destroy ARGS=--drain"
+                else "Withdraw the workloads and wait, or let this do it: make destroy ARGS=--drain"
             )
             raise DestroyRefusedError(
-                f"{len(running)} instances of {name} run, and without the stack nobody would end them: {listed}."
+                f"{len(running)} instances of {name} run, and without the stack nothing would end them: {listed}."
                 f" {advice}"
             )
         return found
@@ -191,7 +191,7 @@ def _stuck(live: Sequence[NodeClaim], count: int) -> str:
     ]
     listed = ", ".join(known[:10]) + (", …" if len(known) > 10 else "")
     return (
-        f"{count} instances have not gone for hours: {listed or 'no claim knows them'}. `reservoir explain node NAME`"
+        f"{count} instances have not ended for hours: {listed or 'they have no claim'}. `reservoir explain node NAME`"
         " says why, `reservoir drain node NAME --deadline 0s` ends one; then repeat this"
     )
 

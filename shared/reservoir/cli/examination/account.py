@@ -39,7 +39,7 @@ def trail_of(client: Any) -> Iterator[Finding]:
     trails = client.describe_trails()["trailList"]
     if not any(_logs_here(client, each) for each in trails):
         message = "no trail logs management calls here: a change of a reservation is seen a minute later"
-        advice = "have a trail log this region's management events that write, or live with the minute"
+        advice = "have a trail log this region's management events that write, or accept the delay of a minute"
         yield Finding(Severity.HINT, "trail", message, advice)
 
 

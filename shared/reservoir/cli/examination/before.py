@@ -33,7 +33,7 @@ def region(place: Place) -> Iterator[Finding]:
         yield Finding(
             Severity.ERROR,
             "region",
-            f"{place.region} is not served: {reason}",
+            f"{place.region} is not supported: {reason}",
             "choose another region",
         )
 

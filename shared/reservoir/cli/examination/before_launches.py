@@ -130,7 +130,7 @@ def _selects(
         )
         return
     if not found:
-        advice = "correct its terms, or tag what it shall select; EC2 shows no image that the account does not allow"
+        advice = "correct its terms, or tag what it should select; EC2 shows no image that the account does not allow"
         yield Finding(Severity.ERROR, "classes", f"{name} selects no {what}", advice)
 
 

@@ -95,7 +95,7 @@ def cdk_roles(place: Place) -> Iterator[Finding]:
     ]
     if refused:
         message = f"these credentials may not take {' and '.join(refused)}"
-        advice = "allow sts:AssumeRole on them; where these may do all that is needed, the CDK does without"
+        advice = "allow sts:AssumeRole on them; the CDK does not need them if these may do everything themselves"
         yield Finding(Severity.WARNING, "cdk-roles", message, advice)
 
 

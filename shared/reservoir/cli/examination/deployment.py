@@ -36,7 +36,7 @@ def tables(stack: Connection) -> Iterator[Finding]:
             Severity.ERROR,
             "tables",
             problem,
-            "nothing is ended meanwhile: see reservoir tables show",
+            "nothing is ended until then: see reservoir tables show",
         )
 
 
@@ -44,9 +44,7 @@ def envelope(stack: Connection) -> Iterator[Finding]:
     """Whether the safety envelope holds something."""
     for tally in LiftEnvelope(stack.outside.tallies, stack.outside.publisher).show():
         if tally.is_holding(stack.outside.clock.now()):
-            message = (
-                f"{tally.kind}: more nodes would end than the envelope allows, so none does"
-            )
+            message = f"{tally.kind}: more nodes would end than the envelope allows, so none is ended"
             yield Finding(
                 Severity.ERROR,
                 "envelope",
@@ -101,7 +99,7 @@ def policy(stack: Connection) -> Iterator[Finding]:
                 Severity.ERROR,
                 "policy",
                 message,
-                "mend the permission or the class; it is asked again",
+                "correct the permission or the class; the dry run is repeated",
             )
     for pool in found.node_pools:
         if pool.paused is not None:

@@ -91,7 +91,7 @@ def registered(word: str) -> Registered:
         hint = closest(word.lower(), _BY_WORD)
         known = ", ".join(each.plural for each in NOUNS)
         fail(
-            f"{word!a} is no kind of object"
+            f"{word!a} is not a kind of object"
             + (f"; did you mean {hint}?" if hint else f"; there are {known}")
         )
     return found

@@ -98,7 +98,7 @@ def _named(words: Sequence[str]) -> list[tuple[Noun[Any], tuple[str, ...]]]:
     for word in words:
         noun, slash, name = word.partition("/")
         if not slash or not name:
-            fail(f"{word!a} is no NOUN/NAME")
+            fail(f"{word!a} is not NOUN/NAME")
         names.setdefault(noun, []).append(name)
     return [(noun_of(noun), tuple(given)) for noun, given in names.items()]
 
@@ -163,7 +163,7 @@ def _expression(term: str) -> LabelSelectorExpression:
     alone = _KEY.fullmatch(term)
     if alone is None:
         fail(
-            f"{term!a} is no label selector: use key=value, key!=value, key in (a,b), key notin (a,b), key or !key"
+            f"{term!a} is not a label selector: use key=value, key!=value, key in (a,b), key notin (a,b), key or !key"
         )
     operator = (
         LabelSelectorOperator.DOES_NOT_EXIST if alone[1] else LabelSelectorOperator.EXISTS

@@ -67,9 +67,9 @@ def blocked_reason(claim: NodeClaim, now: datetime) -> str | None:
     if claim.state is not ClaimState.RUNNING:
         return f"is {claim.state.value}, not running"
     if claim.drain is not None or claim.disruption is not None:
-        return "is already on its way out"
+        return "is already draining or ending"
     if claim.nominated_until is not None and now < claim.nominated_until:
-        return "replicas are on their way to it"
+        return "replicas are expected on it"
     return None
 
 

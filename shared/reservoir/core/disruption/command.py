@@ -11,7 +11,7 @@ from reservoir.core.model.node_pool import DisruptionReason
 from reservoir.core.model.plan import Plan, PlannedNodes
 
 RECEIVES: Final = "replicas of other nodes move here"  # why a destination is left alone
-LATER: Final = "its turn comes in a later pass"  # why a node was not judged
+LATER: Final = "a later pass will judge it"  # why a node was not judged
 _HOUR: Final = timedelta(hours=1)
 _TURNS_AN_HOUR: Final = 60  # at least one node has its turn in each minute's pass
 

@@ -93,7 +93,7 @@ class Hosting:
         if marked is not None:
             return f"{claim.id} to be left: {marked}"
         if len({self._whose(placed.workload_key) for placed in claim.placements}) > 1:
-            return f"{claim.id} to be left: others work there, too"
+            return f"{claim.id} to be left: other work runs there, too"
         neighbours = tuple(it for it in claim.placements if it.workload_key not in outdated)
         protected = protected_reason(neighbours, self.terms.workloads)
         return None if protected is None else f"{claim.id} to be left: {protected}"
@@ -227,7 +227,7 @@ def _step(
     surge, missing = workload.bounds.bounds(workload.wanted)
     surge = max(surge, first.replicas[key] - missing)
     if is_going:
-        return RolloutStep(surge, "a node that goes to be replaced")
+        return RolloutStep(surge, "a node that drains to be replaced")
     return RolloutStep(surge, _waits_for(key, first, room))
 
 
@@ -238,5 +238,5 @@ def _waits_for(workload_key: str, node: RollingNode, room: _MayGo) -> str:
         count = node.replicas[workload_key] - max(room.spare[workload_key], 0)
         return f"{count} more of its replicas to run"
     if not node.is_steady:
-        return "its nodes to run and to be left alone"
+        return "its nodes to run and to stop changing"
     return f"more replicas of {', '.join(lacking)} to run"

@@ -74,15 +74,15 @@ def _held_by_units(state: PartialPlan, rooms: Sequence[Room]) -> str:
             f"the free reserved units hold {sum(free.values())} of them ({', '.join(told)})"
         )
     whole = on_nodes + sum(free.values())
-    shown = ", ".join([*told, f"{on_nodes} on nodes that are there"])
-    return f"the nodes that are there and the free reserved units hold {whole} of them ({shown})"
+    shown = ", ".join([*told, f"{on_nodes} on existing nodes"])
+    return f"existing nodes and the free reserved units hold {whole} of them ({shown})"
 
 
 def _no_domain(key: str, found: dict[str, int]) -> str:
     if not found:
-        return f"nothing that they may have has the label {key}, of which all need the same value"
+        return f"no capacity that they may use has the label {key}, of which all need the same value"
     held = ", ".join(f"{count} in {domain}" for domain, count in found.items())
-    return f"no {key} by itself holds all of them ({held})"
+    return f"no single {key} holds all of them ({held})"
 
 
 def _limits(state: PartialPlan, rooms: Sequence[Room], count: int) -> Iterator[str]:

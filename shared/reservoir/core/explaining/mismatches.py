@@ -135,7 +135,7 @@ def too_large(pool_name: str, small: Sequence[InstanceType], workload: Workload)
             name for name in sorted(workload.requests) if not had_by_all(name)
         ]
         told = f"{' and '.join(not_everywhere)} at once"
-    message = f"no type of pool {pool_name} that would serve has {told}"
+    message = f"no type of pool {pool_name} that would fit has {told}"
     return Failure(ReasonCode.TOO_LARGE, message, misses=len(absent), lacks_resource=True)
 
 
@@ -160,4 +160,4 @@ def _not_sold(wanted: Requirement, sold: Sequence[Mapping[str, str]]) -> str:
     """Say that nothing sold has the value, which values there are, and which was probably meant."""
     known = {labels.get(wanted.key, "") for labels in sold}
     has = ", ".join(sorted(value for value in known if value)) or "none"
-    return f"sells nothing with {wanted} (it has {has}{hint(wanted, known)})"
+    return f"offers nothing with {wanted} (it has {has}{hint(wanted, known)})"

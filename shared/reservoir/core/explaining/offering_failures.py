@@ -125,7 +125,7 @@ def no_unit(reservation: CapacityReservation, key: OfferingKey | None) -> Failur
         return Failure(ReasonCode.OFFERING_UNAVAILABLE, message, key, at=refusal.until)
     share = reservation.share
     if share is not None and share.is_withheld:
-        message = f"no unit of {words(key)} is its turn: {share.note}"
+        message = f"no unit of {words(key)} is for its team now: {share.note}"
         return Failure(ReasonCode.TEAM_QUOTA, message, key, at=share.back_at)
     units = f"{reservation.total_count} in all"
     if reservation.lent is not None and reservation.lent.count > 0:
@@ -140,6 +140,6 @@ def no_room_in_quota(
     """Return which quota of a resource keeps the work from the offering; None: no quota does."""
     for each in withheld:
         if key.capacity_type in each.capacity_types:
-            message = f"{words(key)} would serve, but {each.note}"
+            message = f"{words(key)} would fit, but {each.note}"
             return Failure(ReasonCode.TEAM_QUOTA, message, key, price, each.back_at)
     return None

@@ -145,7 +145,7 @@ class PlaceReasons:
         if withheld is not None:
             return withheld
         if place.capacity_type not in asked.selection.capacity_types:
-            message = f"{words(key)} would serve, but the fallback ladder has not reached {place.capacity_type}"
+            message = f"{words(key)} would fit, but the fallback ladder has not reached {place.capacity_type}"
             is_later = place.capacity_type in asked.ladder
             code = ReasonCode.FALLBACK_NOT_YET if is_later else ReasonCode.INCOMPATIBLE
             return Failure(code, message, key, price, misses=1)
@@ -223,7 +223,10 @@ class PlaceReasons:
             assert reservation.start_at is not None
             begins_at = max(now, reservation.start_at)
             if self._takes_nothing(reservation, begins_at):
-                message = f"{words(key)} ends{at(reservation.end_at)} and takes no new work: it begins too late for any"
+                message = (
+                    f"{words(key)} ends{at(reservation.end_at)} and takes no new work:"
+                    " it begins too close to its end"
+                )
                 return Failure(ReasonCode.DURATION_DOES_NOT_FIT, message, key)
             if not self._fits_from(reservation, selection, begins_at):
                 return self._does_not_fit(reservation, selection, key)
@@ -280,14 +283,14 @@ class PlaceReasons:
     ) -> Failure:
         if selection.duration_s is None and not self._avoids_ends:
             message = (
-                f"the work asks for {selection.notice_s} s of notice, "
-                f"which {words(key)} can give no more: it drains"
+                f"the work needs {selection.notice_s} s of notice, "
+                f"which {words(key)} cannot give any more, because it drains"
             )
             return Failure(
                 ReasonCode.DURATION_DOES_NOT_FIT, message + at(reservation.drain_at()), key
             )
         if selection.duration_s is None:
-            message = f"it says no duration, and noDurationPolicy Avoid keeps such work out of {words(key)}, which ends"
+            message = f"it has no duration, and noDurationPolicy Avoid keeps such work out of {words(key)}, which ends"
             return Failure(
                 ReasonCode.DURATION_DOES_NOT_FIT, message + at(reservation.end_at), key
             )
@@ -295,5 +298,5 @@ class PlaceReasons:
         drains_at = (
             None if drain is None else drain.for_notice(selection.notice_s).starts_at
         )
-        message = f"the work would not be through before {words(key)} drains{at(drains_at)}"
+        message = f"the work would not finish before {words(key)} drains{at(drains_at)}"
         return Failure(ReasonCode.DURATION_DOES_NOT_FIT, message, key)

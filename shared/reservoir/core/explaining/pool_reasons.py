@@ -67,9 +67,7 @@ def _nothing_meets(
         told = "; ".join(
             _not_had(item, sold, markets) for item in wanted if not _is_met(item, sold)
         )
-        together = (
-            "what it asks for is not to be had together, though each of it is by itself"
-        )
+        together = "no type meets all that it requires together, although each requirement is met by some"
         return f"the requirements of pool {name} filtered out all available instance types: {told or together}"
     if markets is not None and markets.values == frozenset({CapacityType.RESERVED.value}):
         selects = _no_reservation_of(entry.node_class)

@@ -70,7 +70,7 @@ class Reasons:
     def explain(self, group: Group, key: str, count: int) -> UnplacedReplicas:
         """Return the reason for ``count`` replicas of one workload."""
         if group.index in self._state.unlooked:
-            message = "not looked further: the deadline passed before every place for it was tried"
+            message = "the search was stopped: the deadline passed before every place for it was tried"
             return UnplacedReplicas(key, count, ReasonCode.OUT_OF_TIME, message)
         known = self._memo.get(group.index)
         if known is None:
@@ -91,7 +91,7 @@ class Reasons:
         code, message = failure.code, failure.message
         if group.workload.gang is not None:
             code = ReasonCode.GANG_INCOMPLETE
-            message = f"only all {group.count} replicas together: {message}"
+            message = f"all {group.count} replicas need a place together: {message}"
         return UnplacedReplicas(key, count, code, message, failure.key, earliest_at)
 
     def _of_neighbours(self, group: Group) -> str | None:
@@ -199,7 +199,7 @@ class Reasons:
                     yield failure
         if not found:
             yield Failure(
-                ReasonCode.INCOMPATIBLE, "no pool sells any instance type", misses=1
+                ReasonCode.INCOMPATIBLE, "no pool offers any instance type", misses=1
             )
 
     def _no_usable_pool(self, pools: Sequence[NodePool]) -> Failure:
@@ -285,7 +285,7 @@ class Reasons:
             self._of_tolerated(entry, group, asked), key=_mismatch_order, default=None
         )
         if behind is None or not behind.is_mismatch:
-            message = f"pool {name} would serve, but {verb} not tolerated"
+            message = f"pool {name} would fit, but {verb} not tolerated"
             yield Failure(ReasonCode.INCOMPATIBLE, message, misses=len(taints))
             return
         message = f"pool {name} {verb} not tolerated; besides, {behind.message}"

@@ -95,21 +95,21 @@ class _NeighbourRules:
         if running:
             names = ", ".join(sorted(running)[:_DOMAINS_SHOWN])
             why = self._why(key, min(running))
-            yield f"affinity: what it must be near runs in {names} only, where it can get nothing ({why})"
+            yield f"affinity: the replicas that it must be near run only in {names}, where it gets no capacity ({why})"
         elif where or not near.matches_self:
-            yield f"affinity: nothing that it must be near runs in a {key} where it may run"
+            yield f"affinity: no replica that it must be near runs in a {key} where it may run"
         else:
-            yield f"affinity: nothing that it may have has the label {key}"
+            yield f"affinity: no capacity that it may use has the label {key}"
 
     def _of_host_affinity(self, near: NearTerm) -> Iterator[str]:
         is_running = self._ledger.populated_hosts.get(near.term, 0) > 0
         if near.matches_self and not is_running:
             return
         if not is_running:
-            yield "affinity: nothing that it must be near runs on any node"
+            yield "affinity: no replica that it must be near runs on any node"
         elif not any(is_node for *_, is_node in self._places):
             names = self._neighbours.nodes_with(near.term)
-            yield f"affinity: no node that runs what it must be near has room for it{shown(names)}"
+            yield f"affinity: no node with replicas that it must be near has room for it{shown(names)}"
 
     def _of_anti_affinity(self, near: NearTerm) -> Iterator[str]:
         key, where = near.topology_key, self._domains(near.topology_key)
@@ -117,7 +117,7 @@ class _NeighbourRules:
             return  # what lacks the label lies in no domain
         free = where - self._running(near)
         if where and not free:
-            yield f"anti-affinity: in every {key} where it may run{shown(where)} is one that it avoids"
+            yield f"anti-affinity: a replica that it avoids runs in every {key} where it may run{shown(where)}"
         elif near.matches_self and len(free) < self._wanted:
             yield f"anti-affinity: each replica needs a {key} for itself, and there are {len(free)}{shown(free)}"
 
@@ -128,7 +128,7 @@ class _NeighbourRules:
             key = self._ledger.by_term[min(terms)].topology_key
             owners = ", ".join(self._neighbours.owners(terms))
             where = shown(self._domains(key))
-            yield f"anti-affinity of {owners}: in every {key} where this may run{where} is one that avoids it"
+            yield f"anti-affinity of {owners}: a replica that avoids it runs in every {key} where it may run{where}"
 
     def _avoiding(self, labels: Mapping[str, str]) -> list[int]:
         """Return the terms by which the replicas there keep it from such a node."""
@@ -201,7 +201,7 @@ class _NeighbourRules:
             there = f"there are {len(spread.domains)}{shown(spread.domains)}"
             yield f"spread over {key}: minDomains asks for {spread.min_domains}, and {there}{taken}"
         elif not spread.domains:
-            yield f"spread over {key}: nothing that it may have has this label"
+            yield f"spread over {key}: no capacity that it may use has this label"
         else:
             holding = sorted(
                 domain for domain in spread.domains if filled[domain] == lowest
@@ -241,8 +241,8 @@ class _NeighbourRules:
             if labels.get(key) == domain
         }
         if not selling:
-            return "no pool sells anything there"
-        unlisted = "what is sold there is not for it, or not to be had now"
+            return "no pool offers capacity there"
+        unlisted = "the capacity there is not for it, or not available now"
         return (
             self._only_tainted(selling.values()) or self._nearest(key, domain) or unlisted
         )
@@ -275,6 +275,6 @@ class _NeighbourRules:
             return None
         name = min(refused)
         return (
-            f"only pool {name} sells there, whose taint {refused[name]} it does not tolerate;"
+            f"only pool {name} offers capacity there, and its taint {refused[name]} is not tolerated;"
             " nodeTaintsPolicy: Honor would leave such domains out"
         )

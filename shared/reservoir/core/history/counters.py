@@ -49,7 +49,7 @@ COUNTERS: Final[Mapping[str, str]] = {
     "CapacitySuspected": "reservations with units on which nodes do not boot",
     "TerminationsRefused": "instances that EC2 refuses to terminate",
     "EndingsHeld": "endings that the safety envelope holds",
-    "TablesUnknown": "passes in which the tables were not known to be whole",
+    "TablesUnknown": "passes in which the tables were not known to be complete",
     "OrphansFound": "instances without a claim that were ended",
     "OrphansSpared": "instances without a claim that were left alone",
     "ReservationsStarted": "reservations whose start a timer showed",

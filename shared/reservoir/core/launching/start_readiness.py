@@ -225,7 +225,7 @@ def _alike(reservation: CapacityReservation, node_class: NodeClass) -> Iterator[
     if group is not None and node_class.placement_group not in (None, group):
         yield Missing(
             Shortcoming.PLACEMENT_GROUP_DIFFERS,
-            f"it lies in placement group {group}, and {name} launches into {node_class.placement_group}",
+            f"it is in placement group {group}, and {name} launches into {node_class.placement_group}",
             f"let placementGroup of {node_class.name} be {group}, or leave it out",
         )
 
@@ -295,20 +295,20 @@ def _permitted(
         yield Missing(
             Shortcoming.LAUNCHES_BLOCKED,
             f"{name} launches nothing: {status.launch_blocked_reason}",
-            f"mend what it names, then apply {node_class.name} again",
+            f"correct what it names, then apply {node_class.name} again",
         )
     elif permitted is not None and permitted.status is ConditionStatus.FALSE:
         yield Missing(
             Shortcoming.NOTHING_STARTS,
             f"nodes of {name} do not start: {permitted.message}",
-            f"look at why with reservoir get nodeclass {node_class.name} -o yaml",
+            f"see the cause with reservoir get nodeclass {node_class.name} -o yaml",
         )
     validation = status.validation
     if validation is not None and validation.outcome is ValidationOutcome.REFUSED:
         yield Missing(
             Shortcoming.DRY_RUN_REFUSED,
             f"EC2 refuses a dry run of {name}: {validation.message}",
-            f"mend the permission or {node_class.name}; it is asked again",
+            f"correct the permission or {node_class.name}; the dry run is repeated",
         )
 
 

@@ -57,7 +57,7 @@ def filled(user_data: str, values: Mapping[str, str]) -> str:
             )
         if not _PLAIN.fullmatch(text):
             raise NodeClassUnlaunchableError(
-                f"{found[1]} of user data is no plain name: {text[:80]!a}"
+                f"{found[1]} of user data is not a plain name: {text[:80]!a}"
             )
         return text
 

@@ -19,7 +19,7 @@ class Cause(StrEnum):
 
 # EC2 user guide, "Troubleshoot Amazon EC2 instance termination issues": state reason codes, with what to look at.
 _OF_THE_CLASS: Final[Mapping[str, str]] = {
-    "Client.InternalError": "EC2 could not start what the class asks for: mostly a KMS key that it may not use",
+    "Client.InternalError": "EC2 could not start instances of the class: usually a KMS key that the launch may not use",
     "Client.InvalidSnapshot.NotFound": "a snapshot behind the class's image or volumes does not exist",
     "Client.VolumeLimitExceeded": "the account's limit of EBS storage is reached",
 }

@@ -65,15 +65,13 @@ def _problem(
 ) -> str | None:
     mark = table.mark
     if mark is None:
-        return f"{table.role} carries no mark: it is new, or was emptied"
+        return f"{table.role} has no mark: it is new, or was emptied"
     if mark.deployment != deployment:
-        return f"{table.role} carries the mark of deployment {mark.deployment}"
+        return f"{table.role} has the mark of deployment {mark.deployment}"
     if mark.table_ids.get(table.role) != table.table_id:
-        return (
-            f"{table.role} is not the table that was marked: it was restored or made again"
-        )
+        return f"{table.role} is not the table that was marked: it was restored or created again"
     if mark != newest:
-        return f"{table.role} carries an older mark than the others"
+        return f"{table.role} has an older mark than the others"
     others = sorted(role for role in shown if mark.table_ids.get(role) != shown[role])
     if others:
         return f"{table.role} was marked together with another {', '.join(others)}"

@@ -157,7 +157,7 @@ def _with(recent: tuple[Passed, ...], new: Passed) -> tuple[Passed, ...]:
 
 def _why(kind: EndingKind, held: Held, *, is_shut: bool) -> str:
     return (
-        f"the safety envelope holds it: {held.wanted_count} shall end ({kind}), {held.limit} of {held.fleet_count} may"
+        f"the safety envelope holds it: {held.wanted_count} would end ({kind}), {held.limit} of {held.fleet_count} may"
         f" within {WINDOW // timedelta(minutes=1)} minutes and {held.passed_count} have"
-        + ("; no more do until a person lifts it" if is_shut else "")
+        + ("; no more may end until a person lifts the bound" if is_shut else "")
     )

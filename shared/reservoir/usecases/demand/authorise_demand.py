@@ -139,5 +139,5 @@ def refuse_jump(generation: int, stored_generation: int, limits: TeamLimits) -> 
 
 def _not_permitted(team: Team, namespace: str, sender_id: str | None) -> Problem:
     who = "who sent it" if sender_id is None else shown(sender_id)
-    message = f"{who} is no principal of Team {team.name}, to which {namespace} belongs"
+    message = f"{who} is not a principal of Team {team.name}, to which {namespace} belongs"
     return Problem("workload.metadata.namespace", "not-permitted", message)

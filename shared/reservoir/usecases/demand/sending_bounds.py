@@ -44,7 +44,7 @@ class SendingBounds:
         takes_back = isinstance(message, ReleaseMessage | WithdrawMessage)
         if self.census.add(whose, MINUTE) > most * (_ROOM_FOR_LESS if takes_back else 1):
             raise _refused(
-                "messages per minute", f"{whose} has sent the {most} of this minute"
+                "messages per minute", f"{whose} has sent its {most} for this minute"
             )
 
     def count_workload(
@@ -69,7 +69,7 @@ class SendingBounds:
             and self.census.add(f"{whose} new", DAY) > most
         ):
             raise _refused(
-                "new workloads per day", f"{whose} has sent the {most} of this day (UTC)"
+                "new workloads per day", f"{whose} has sent its {most} for this day (UTC)"
             )
         if begins_to_wait:
             self._taken.add(after.key)
@@ -85,7 +85,7 @@ class SendingBounds:
         if most is not None and waiting[whose] >= most:
             raise _refused(
                 "waiting workloads",
-                f"{waiting[whose]} of {whose} wait, which may be {most}",
+                f"{waiting[whose]} of {whose} wait, and at most {most} may",
             )
         of_all = rules.waiting_of_all(WAITING_OF_ALL)
         part = of_all // rules.sender_count

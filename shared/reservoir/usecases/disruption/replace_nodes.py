@@ -107,7 +107,7 @@ class ReplaceNodes:
             _note(carried, staying, "its replacements are being committed")
             return
         failed = (
-            f"{missing} of {mark.replacement_count} replacements came to nothing"
+            f"{missing} of {mark.replacement_count} replacements could not be launched"
             if missing > 0
             else None
         )
@@ -170,7 +170,7 @@ class ReplaceNodes:
                 unneeded.append(claim)
             elif claim.expected:
                 save_claim(self.claims, claim, expecting_nothing)
-        give_up(self.claims, unneeded, "what it should replace stays", now)
+        give_up(self.claims, unneeded, "the node that it should replace stays", now)
 
     def _fill_slots(
         self,
@@ -199,11 +199,11 @@ class ReplaceNodes:
                 )
             elif ended or late:
                 carried.abandoned += give_up(
-                    self.claims, [claim], "its slot did not come free", now
+                    self.claims, [claim], "its unit did not become free", now
                 )
-                self.queue.wake_planner(reason="slot did not come free")
+                self.queue.wake_planner(reason="unit did not become free")
             else:
-                _note(carried, [claim], "waits until its slot is free")
+                _note(carried, [claim], "waits until its unit is free")
         if filled:
             self.queue.send_launches(launch_batches(filled))
             carried.launched += len(filled)

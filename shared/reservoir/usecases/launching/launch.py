@@ -358,7 +358,7 @@ class Launch:
             if not _is_superfluous(claim):
                 return None
             return replace(
-                claim, state=ClaimState.FAILED, failure="nothing wants it any more"
+                claim, state=ClaimState.FAILED, failure="no work needs it any more"
             )
 
         for claim in waiting:
@@ -505,7 +505,7 @@ class Launch:
             if pool.capacity_type is market
         ]
         return self.outcomes.recorder.rest(
-            pools, now, f"it could not be asked for: {reason}"
+            pools, now, f"the launch could not be requested: {reason}"
         )
 
     def _give_up(

@@ -220,7 +220,7 @@ class Collect:
                 orphans.append(instance.id)
             else:
                 spared[instance.id] = (
-                    "it carries our tags, but nothing else shows that we launched it"
+                    "it has Reservoir's tags, but nothing else shows that Reservoir launched it"
                 )
         return sorted(orphans), spared
 

@@ -29,7 +29,7 @@ class LiftBounds:
         self, name: str, operation: Operation, count: int, lasts: timedelta
     ) -> OperationResult:
         if name not in set(EndingKind):
-            message = f"is no kind of ending; there are: {', '.join(EndingKind)}"
+            message = f"is not a kind of ending; there are: {', '.join(EndingKind)}"
             return OperationResult(name=name, outcome="refused", message=message)
         given = Lift(
             count, operation.at + lasts, operation.by, operation.reason, operation.at

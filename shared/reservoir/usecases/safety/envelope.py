@@ -61,7 +61,7 @@ class Envelope:
         if not recognition.is_whole:
             return Admission(
                 frozenset(),
-                f"the tables are not known to be whole: {'; '.join(recognition.problems)}",
+                f"the tables are not known to be complete: {'; '.join(recognition.problems)}",
             )
         for _ in range(_TRIES):
             try:

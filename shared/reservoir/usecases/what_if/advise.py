@@ -122,22 +122,22 @@ def _notes(
     if since > asked:
         yield f"demand is known since {since:%Y-%m-%d %H:%M} UTC only, which is less than was asked for"
     if now - since < _SURE_FROM:
-        yield "less than two weeks of demand say little of the next: ask again later before you give up units"
+        yield "less than two weeks of demand say little about the future: ask again later before you give up units"
     if lives.unknown_count:
-        yield f"{lives.unknown_count} workloads had gone before anybody saw what they were, and are left out"
+        yield f"{lives.unknown_count} workloads ended before their requests were recorded, and are left out"
     if unserved:
-        yield f"{unserved} workloads fit into nothing that could be had, and are left out"
+        yield f"{unserved} workloads fit into no available capacity, and are left out"
     for namespace, at in departed(lives.lives, since, now).items():
         yield (
-            f"{namespace} has all but stopped wanting anything since {at:%Y-%m-%d}: what it wanted before is left out"
+            f"{namespace} has had hardly any demand since {at:%Y-%m-%d}: its demand before that is left out"
         )
     blocks_s = _used_in_others_s(samples)
     if blocks_s:
         yield (
-            f"what ran for {blocks_s // _HOUR_S} unit-hours in Capacity Blocks and interruptible reservations is played"
-            " as if they had not been there: units advised beside them are too many if more of them come"
+            f"work that ran for {blocks_s // _HOUR_S} unit-hours in Capacity Blocks and interruptible reservations is"
+            " simulated without them: too many units are advised if more of them come"
         )
-    yield "units that EC2 sells on demand are taken to be there whenever they are wanted: refusals are not played"
+    yield "on-demand capacity is assumed to be always available: EC2's refusals are not simulated"
 
 
 def _used_in_others_s(samples: Sequence[Sample]) -> int:

@@ -67,7 +67,7 @@ def _change(change: UnitChange, advised: Advised, seconds: int) -> AdvisedChange
 
 def _against(change: UnitChange, reservation: CapacityReservation) -> Iterator[str]:
     if change.more < 0:
-        yield "units that are given back may not be had again"
+        yield "units that are given back may not be available again"
     else:
         yield "it is paid for, used or not"
     if change.weeks_saved < change.weeks:

@@ -98,7 +98,7 @@ def read_plan(decision: Decision, snapshot_json: str) -> tuple[Decision, Snapsho
     """Return a stored plan of provisioning with its snapshot. Raises ReplayError when it is none."""
     if decision.plan_id.startswith(f"{DECISION_PREFIX}-"):
         raise ReplayError(
-            f"{decision.plan_id} is a pass of disruption, not a plan: reservoir explain node tells of it"
+            f"{decision.plan_id} is a pass of disruption, not a plan: see reservoir explain node"
         )
     try:
         return decision, loads(Snapshot, snapshot_json), loads(Plan, decision.plan_json)

@@ -51,7 +51,7 @@ def delete_nodes(
 ) -> None:
     """End nodes without giving their replicas time."""
     if reason is None:
-        fail("say why, with --reason: it is kept, and published on the bus")
+        fail("give the reason, with --reason: it is stored, and published on the bus")
     request = request_of(Verb.DELETE, names, reason)
     _end(connection(context), request, "at once, without notice to replicas", yes=yes)
 

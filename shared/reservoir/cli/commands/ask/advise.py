@@ -38,7 +38,7 @@ def advise(
         typer.Option(
             min=0,
             max=1000,
-            help="What waiting costs: this percentage of what the waiting replica costs on demand.",
+            help="The cost of waiting, in percent of the waiting replica's on-demand price.",
         ),
     ] = 100,
     form: Output = Format.TEXT,
@@ -65,17 +65,17 @@ def _micro_usd(text: str) -> int:
     try:
         amount = Decimal(text)
     except InvalidOperation:
-        fail(f"{text} is no amount of USD such as 1200")
+        fail(f"{text} is not an amount of USD such as 1200")
     if not amount.is_finite() or amount < 0:
-        fail(f"{text} is no amount of USD such as 1200")
+        fail(f"{text} is not an amount of USD such as 1200")
     return int(amount * _MICRO)
 
 
 def advice_lines(answer: AdviceAnswer) -> Iterator[Line | str]:
     """Yield the lines: the changes, each with its command; their sum; and what to know about them."""
     yield (
-        f"{answer.workloads} workloads of {answer.since:%Y-%m-%d %H:%M} to {answer.until:%Y-%m-%d %H:%M} UTC, played"
-        " again; all amounts for 30 days"
+        f"{answer.workloads} workloads of {answer.since:%Y-%m-%d %H:%M} to {answer.until:%Y-%m-%d %H:%M} UTC,"
+        " simulated again; all amounts for 30 days"
     )
     if answer.changes:
         yield from _table(answer.changes)
@@ -85,7 +85,7 @@ def advice_lines(answer: AdviceAnswer) -> Iterator[Line | str]:
         yield f"now:       {_in_words(answer.before)}"
         yield f"with this: {_in_words(answer.after)}"
     else:
-        yield "change nothing: no other number of units would have been cheaper for sure"
+        yield "change nothing: no other number of units would surely have been cheaper"
         yield f"now: {_in_words(answer.before)}"
     for note in answer.notes:
         yield f"note: {printable(note)}"

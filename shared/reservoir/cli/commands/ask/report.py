@@ -123,14 +123,14 @@ def _write_page(
     )
     if found.known_percent < KNOWN_LEAST_PERCENT:
         messages().print(
-            f"samples tell of {found.known_percent} % of the time; what was paid is metered, and known"
+            f"samples cover {found.known_percent} % of the time; what was paid is metered, and known"
         )
 
 
 def _write_costs(stack: Connection, folder: Path, days: Days, now: datetime) -> None:
     over = days.over(now)
     if over is None:
-        fail(f"{days.last} is not over: costs are written of whole days (UTC)")
+        fail(f"{days.last} is not over: costs are written for whole days (UTC)")
     costs = attempt(lambda: read_costs(stack.outside, over))
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -142,7 +142,7 @@ def _write_costs(stack: Connection, folder: Path, days: Days, now: datetime) -> 
     output().print(f"{folder}: {over.first} to {over.last}, {count} rows")
     if costs.known_percent < 100:
         messages().print(
-            f"samples tell of {costs.known_percent} % of the time: of the rest there are no rows of reservations"
+            f"samples cover {costs.known_percent} % of the time: of the rest there are no rows of reservations"
         )
     for name in costs.without_price:
         messages().print(
@@ -155,9 +155,9 @@ def _month(text: str, now: datetime) -> Days:
     try:
         days = Days.of_month(text)
     except ValueError:
-        fail(f"{text} is no month such as 2026-01")
+        fail(f"{text} is not a month such as 2026-01")
     if days.since > now:
-        fail(f"{text} is yet to come")
+        fail(f"{text} is in the future")
     return days
 
 
@@ -172,5 +172,5 @@ def _instant(text: str) -> datetime:
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
-        fail(f"{text} is no instant such as 2026-01-31T12:00Z")
+        fail(f"{text} is not a time such as 2026-01-31T12:00Z")
     return at if at.tzinfo is not None else at.replace(tzinfo=UTC)

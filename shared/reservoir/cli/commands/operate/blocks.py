@@ -44,11 +44,11 @@ def buy(
     context: typer.Context,
     wanted: Annotated[
         str,
-        typer.Argument(help='As `reservoir get blocks` is asked: "4 p5.48xlarge for 2d".'),
+        typer.Argument(help='As for `reservoir get blocks`: "4 p5.48xlarge for 2d".'),
     ],
     offering: Annotated[
         str | None,
-        typer.Option(help="Which of what is on sale; needed where it is several."),
+        typer.Option(help="Which offering; needed if there are several."),
     ] = None,
     tag: Tags = None,
     platform: Annotated[
@@ -135,9 +135,7 @@ def settle(
     ],
     not_bought: Annotated[
         str | None,
-        typer.Option(
-            metavar="REASON", help="You have looked, and it was not bought: how you know."
-        ),
+        typer.Option(metavar="REASON", help="It was not bought: how you know that."),
     ] = None,
 ) -> None:
     """Find out whether a purchase was made whose answer was lost."""
@@ -168,7 +166,7 @@ def _show(use_case: "BuyBlock", preview: "Preview") -> None:
         show_tags(order)
     show_ceiling(use_case, preview)
     print_(f"  bought by   {use_case.buyer}")
-    print_("  AWS takes nothing of it back, and changes nothing")
+    print_("  AWS does not refund or change it")
 
 
 def _chosen(

@@ -24,19 +24,18 @@ Amount = Annotated[
     str | None,
     typer.Option(
         metavar="USD",
-        help="What it may cost, to the cent; beside --yes, instead of typing it.",
+        help="The amount that you agree to, to the cent; with --yes, instead of typing it.",
     ),
 ]
 DryRun = Annotated[
     bool,
-    typer.Option(
-        "--dry-run", help="Say what it would cost, and whether EC2 would let you."
-    ),
+    typer.Option("--dry-run", help="Show the cost, and whether EC2 would allow it."),
 ]
 Tags = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="KEY=VALUE", help="A tag of what is made, by which policy finds it."
+        metavar="KEY=VALUE",
+        help="A tag of the new reservation, by which classes select it.",
     ),
 ]
 
@@ -106,7 +105,8 @@ def own_tag(text: str, words: Words = BUYING) -> tuple[str, str]:
     key, _, value = text.partition("=")
     if not key or not value or key.startswith(("aws:", "reservoir:")):
         fail(
-            f"{words.nothing}: {text!a} is no tag of yours: say KEY=VALUE, with a key that is not AWS's or Reservoir's"
+            f"{words.nothing}: {text!a} is not a tag of yours: give KEY=VALUE, with a key that is not AWS's"
+            " or Reservoir's"
         )
     return key, value
 
@@ -155,7 +155,7 @@ def carry_out(
     order = preview.order
     if dry_run:
         attempt(lambda: stack.outside.block_seller.try_to_buy(order))
-        output().print(f"{words.nothing} (dry run): EC2 would let you")
+        output().print(f"{words.nothing} (dry run): EC2 would allow it")
         return
     agree(order.fee_micro_usd, amount, yes=yes, words=words)
     try:

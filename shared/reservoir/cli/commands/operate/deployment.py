@@ -71,7 +71,7 @@ def check(context: typer.Context, form: Output = Form.TABLE) -> None:
     prices = partial(clients, "pricing")
     place = Place(deployment, clients, prices, region, environment, is_served)
     found = look(place, (BotoCoreError, ClientError))
-    show(found, FINDINGS, form, nothing=f"nothing stands in the way ({len(CHECKS)} checks)")
+    show(found, FINDINGS, form, nothing=f"no problems found ({len(CHECKS)} checks)")
     if any(finding.severity is Severity.ERROR for finding in found):
         raise typer.Exit(WRONG)
 
@@ -187,9 +187,7 @@ def restore(
     from reservoir.deployment.deployment import table_field
 
     if empty and (at is not None or not only):
-        fail(
-            "an empty table is made in the place of one that is named: say --table, and not --at"
-        )
+        fail("--empty needs --table, and cannot be used with --at")
     account, deployment = Account(make_client), _deployment(context)
     instant = None if at is None else at.replace(tzinfo=UTC)
 
@@ -227,9 +225,7 @@ def _deployment(context: typer.Context) -> "Deployment":
     options: Options = context.obj
     found = choose(options, Path()).deployment
     if found is None:
-        fail(
-            "this is about a settings file: say --deployment NAME, not the name of a stack"
-        )
+        fail("this needs a settings file: use --deployment NAME, not the name of a stack")
     return found
 
 

@@ -28,15 +28,15 @@ def show(context: typer.Context) -> None:
     now = connection(context).outside.clock.now()
     for tally in attempt(_use_case(context).show):
         passed = sum(len(each.ids) for each in tally.passed if now - each.at < WINDOW)
-        state = "shut" if tally.is_shut else "holds" if tally.is_holding(now) else "open"
+        state = "closed" if tally.is_shut else "holds" if tally.is_holding(now) else "open"
         output().print(
             f"{tally.kind}: {state}, {passed} ended within {WINDOW // timedelta(minutes=1)} minutes"
         )
         if tally.held is not None and tally.is_holding(now):
             held = tally.held
             output().print(
-                f"  {held.wanted_count} shall end, {held.limit} of {held.fleet_count} may, {held.passed_count} had:"
-                f" held since {held.since:%Y-%m-%d %H:%M} UTC"
+                f"  {held.wanted_count} would end, {held.limit} of {held.fleet_count} may,"
+                f" {held.passed_count} have ended: held since {held.since:%Y-%m-%d %H:%M} UTC"
             )
         for given in (*tally.past_lifts, *([] if tally.lift is None else [tally.lift])):
             output().print(
@@ -49,15 +49,13 @@ def lift(
     context: typer.Context,
     kind: Annotated[
         EndingKind,
-        typer.Argument(help="What may end: as `reservoir envelope show` calls it."),
+        typer.Argument(help="The kind, as in `reservoir envelope show`."),
     ],
     count: Annotated[int, typer.Option(min=1, help="How many may end beyond the bound.")],
     reason: Reason,
     minutes: Annotated[
         int,
-        typer.Option(
-            min=1, max=_LONGEST_MIN, help="For how long; what is not used by then is void."
-        ),
+        typer.Option(min=1, max=_LONGEST_MIN, help="For how long; the rest expires then."),
     ] = 60,
     yes: Yes = False,
 ) -> None:

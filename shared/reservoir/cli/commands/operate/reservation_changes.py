@@ -64,7 +64,7 @@ def create(
         typer.Option(help="When it begins, 5 to 120 days ahead (UTC); otherwise now."),
     ] = None,
     commitment_days: Annotated[
-        int, typer.Option(help="For how long you commit to what starts later.")
+        int, typer.Option(help="How long you commit to a reservation that starts later.")
     ] = 0,
     ends: Annotated[
         str | None,
@@ -72,7 +72,7 @@ def create(
     ] = None,
     open_: Annotated[
         bool,
-        typer.Option("--open", help="Let instances that match run in it by themselves."),
+        typer.Option("--open", help="Let matching instances use it without naming it."),
     ] = False,
     tag: Tags = None,
     platform: Annotated[
@@ -104,7 +104,7 @@ def create(
 def resize(
     context: typer.Context,
     reservation: Reservation,
-    count: Annotated[int, typer.Option(help="How many units it is to have.")],
+    count: Annotated[int, typer.Option(help="The new number of units.")],
     amount: Amount = None,
     yes: Yes = False,
     dry_run: DryRun = False,
@@ -122,7 +122,7 @@ def resize(
 def split(
     context: typer.Context,
     reservation: Reservation,
-    count: Annotated[int, typer.Option(help="How many units the new one is to have.")],
+    count: Annotated[int, typer.Option(help="The number of units of the new reservation.")],
     tag: Tags = None,
     amount: Amount = None,
     yes: Yes = False,
@@ -178,7 +178,7 @@ def cancel(
 def push_out(
     context: typer.Context,
     reservation: Reservation,
-    to: Annotated[str, typer.Option(help="When it is to begin (UTC).")],
+    to: Annotated[str, typer.Option(help="The new start (UTC).")],
     amount: Amount = None,
     yes: Yes = False,
     dry_run: DryRun = False,
@@ -201,9 +201,7 @@ def settle(
     ],
     not_changed: Annotated[
         str | None,
-        typer.Option(
-            metavar="REASON", help="You have looked, and it did not happen: how you know."
-        ),
+        typer.Option(metavar="REASON", help="It did not happen: how you know that."),
     ] = None,
 ) -> None:
     """Find out whether a change was made whose answer was lost."""
@@ -279,5 +277,5 @@ def _instant(text: str) -> datetime:
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
-        fail(f"nothing was changed: {text} is no instant such as 2026-01-31T12:00Z")
+        fail(f"nothing was changed: {text} is not a time such as 2026-01-31T12:00Z")
     return at if at.tzinfo is not None else at.replace(tzinfo=UTC)

@@ -171,7 +171,7 @@ def _micro_usd(text: str) -> int:
     try:
         amount = micro_usd_of(Decimal(text))
     except InvalidOperation:
-        fail(f"{text!a} is no amount of USD")
+        fail(f"{text!a} is not an amount of USD")
     if amount <= 0:
         fail("--most is more than nothing")
     return amount

@@ -11,7 +11,7 @@ from reservoir.usecases.safety.tables import AdoptTables, OwnTables
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    purpose = "Show whether the tables are whole, or adopt them."
+    purpose = "Show whether the tables are complete, or adopt them."
     add_group(app, "tables", purpose, show, adopt)
 
 
@@ -32,7 +32,7 @@ def adopt(
     _describe(stack, seen)
     if not yes:
         typer.confirm(
-            "From now on what these tables do not want may be ended. Adopt them?",
+            "From now on, nodes that these tables do not want may be ended. Adopt them?",
             abort=True,
         )
     by, now = stack.caller(), stack.outside.clock.now()

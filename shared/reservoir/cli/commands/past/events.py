@@ -136,7 +136,7 @@ def _instant(text: str, now: datetime) -> datetime:
         found = datetime.fromisoformat(text)
     except ValueError:
         fail(
-            f"{text} is neither an instant such as 2026-01-31T03:00Z nor a length of time such as 2h"
+            f"{text} is neither a time such as 2026-01-31T03:00Z nor a duration such as 2h"
         )
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
@@ -145,7 +145,7 @@ def span(text: str) -> timedelta:
     """Return how long ``30m``, ``6h`` or ``7d`` is. Ends the command for anything else."""
     match = _SPAN.fullmatch(text)
     if match is None:
-        fail(f"{text} is no length of time such as 30m, 6h or 7d")
+        fail(f"{text} is not a duration such as 30m, 6h or 7d")
     return timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 

@@ -92,7 +92,7 @@ def logs(
         _follow(printed, read, stack)
     elif not printed.ids:
         messages().print(
-            f"nothing is kept of {key}: nodes copy what their commands write where agent.toml has a log_group"
+            f"there are no lines of {key}: nodes copy the output of commands if agent.toml has a log_group"
         )
 
 

@@ -35,14 +35,14 @@ def apply(
     dry_run: Annotated[
         bool,
         typer.Option(
-            "--dry-run", help="Check, compare and say the impact, but write nothing."
+            "--dry-run", help="Check, compare and show the impact, but write nothing."
         ),
     ] = False,
     wait: Annotated[
         bool,
         typer.Option(
             "--wait",
-            help="Wait until all that was applied is ready; ends with 1 if it is not in time.",
+            help="Wait until all applied objects are ready; ends with 1 if they are not in time.",
         ),
     ] = False,
     timeout: Timeout = _DEFAULT_TIMEOUT,
@@ -98,7 +98,7 @@ def _wait_for_discovery(
 
     if until(stack, timeout, looked) is None:
         messages().print(
-            "the time is up: discovery has not looked at what was applied; see reservoir doctor"
+            "the time is up: discovery has not read the applied objects yet; see reservoir doctor"
         )
         raise typer.Exit(NOT_YET)
 

@@ -36,11 +36,12 @@ def delete(
     ] = None,
     filenames: files.Filenames = [],  # noqa: B006 # typer makes a new list for each call
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would go, but delete nothing.")
+        bool,
+        typer.Option("--dry-run", help="Show what would be deleted, but delete nothing."),
     ] = False,
     reason: Annotated[
         str | None,
-        typer.Option(help="For nodes: why; it is kept, and published on the bus."),
+        typer.Option(help="For nodes: the reason; it is stored, and published on the bus."),
     ] = None,
     yes: Yes = False,
 ) -> None:
@@ -53,7 +54,7 @@ def delete(
     given = named("delete", names) if names else []
     nodes = [name for kind, name in given if kind.kind == NODE]
     if nodes and len(nodes) < len(given):
-        fail("delete nodes by themselves: they end at once, and for a reason")
+        fail("delete nodes in a command of their own: they end at once, and need a reason")
     if nodes and dry_run:
         fail("nodes have no dry run: without --yes it says what would end, and asks")
     if nodes:

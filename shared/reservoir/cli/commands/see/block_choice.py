@@ -44,10 +44,10 @@ def show_block_choice(
         )
     if not types or any(" " in each for each in types):
         fail(
-            "say the types that would do, as in: reservoir get blocks p5.48xlarge p5en.48xlarge --for NAMESPACE/NAME"
+            "name the types that would fit, as in: reservoir get blocks p5.48xlarge p5en.48xlarge --for NAMESPACE/NAME"
         )
     if _ALL in wanted and len(wanted) > 1:
-        fail("--for all is about all that waits; name nothing beside it")
+        fail("--for all takes all waiting workloads; name no others")
     home = namespace or DEFAULT_NAMESPACE
     keys = (
         []
@@ -80,7 +80,7 @@ def _micro_usd(text: str | None) -> int:
     except (InvalidOperation, ValueError, OverflowError):
         found = -1
     if found < 0:
-        fail(f"--waiting-usd {text!a} is no amount of USD")
+        fail(f"--waiting-usd {text!a} is not an amount of USD")
     return found
 
 
@@ -95,18 +95,18 @@ def _lines(result: "SearchResult", now: datetime) -> Iterator[str]:
     for key in choice.on_demand:
         yield f"{key}  runs on demand, for {usd(result.needs[key].on_demand_micro_usd or 0)}"
     for key in choice.left_over:
-        yield f"{key}  goes on waiting: no block that is owned or on sale fits it, and it may not run on demand"
+        yield f"{key}  still waits: no block that is owned or on sale fits it, and it may not run on demand"
     for key, why in result.left_out.items():
         yield f"{key}  {why}"
     yield f"altogether      {_total(choice)}"
     yield f"without buying  {_total(result.without_buying)}"
     if not result.is_exact:
-        yield "the best that was found: of so many workloads not every way is tried"
+        yield "the best that was found: with so many workloads not every combination is tried"
 
 
 def _why_nothing(result: "SearchResult") -> str:
     if not result.on_sale:
-        return "EC2 has no block on sale now that would do"
+        return "EC2 has no block on sale now that would fit"
     if result.choice.left_over:
         return "no block on sale serves a workload, or it costs more than on-demand"
     return "blocks that are owned and on-demand cost less than what is on sale"

@@ -61,7 +61,7 @@ def workload_lines(found: WorkloadExplanation) -> Iterator[str]:
         yield from _start_lines(found.starts)
     if found.rollout:
         surge = f", up to {found.rollout.surge} beyond" if found.rollout.surge else ""
-        yield f"  update      replaces what runs{surge}; waits for {found.rollout.waits_for}"
+        yield f"  update      replaces running replicas{surge}; waits for {found.rollout.waits_for}"
     if found.off_spot:
         rest = found.off_spot
         yield f"  off spot    until {_time(rest.until)}: {rest.reason} (left {rest.times} times in a row)"

@@ -46,13 +46,13 @@ def get(
         typer.Option(
             "--for",
             metavar="WORKLOAD",
-            help="Of blocks of these types: which to buy for it; all: what waits.",
+            help="With blocks: which of these types to buy for it; all: for all that wait.",
         ),
     ] = None,
     waiting_usd: Annotated[
         str | None,
         typer.Option(
-            metavar="USD", help="Beside --for: what an hour of waiting costs for each unit."
+            metavar="USD", help="With --for: the cost of an hour of waiting, for each unit."
         ),
     ] = None,
 ) -> None:

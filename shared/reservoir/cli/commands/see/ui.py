@@ -38,9 +38,7 @@ def ui(
     since: Annotated[
         str, typer.Option(help="How much of the past the timeline shows: 6h, 7d.")
     ] = "24h",
-    ahead: Annotated[
-        str, typer.Option(help="How much of the time to come it shows.")
-    ] = "2d",
+    ahead: Annotated[str, typer.Option(help="How much of the future it shows.")] = "2d",
     html: Annotated[
         Path | None, typer.Option("--html", help="Write the page to this file instead.")
     ] = None,
@@ -54,7 +52,7 @@ def ui(
         fail(f"the page needs {' and '.join(missing)}: pip install 'reservoir-ec2[report]'")
     past, future = span(since), span(ahead)
     if not past or not future:
-        fail("the timeline needs some past and some time to come")
+        fail("the timeline needs some past and some future time")
     # imported here, because drawing takes a second to load
     from reservoir.cli.commands.see.metrics import Lately
     from reservoir.cli.ui.page import page

@@ -104,7 +104,7 @@ def read_goal(text: str) -> Wanted:
     if what == "state" and rest:
         return Wanted(state=rest)
     if text != "delete":
-        fail(f"{text!a} is nothing to wait for; use {_FORMS}")
+        fail(f"{text!a} cannot be waited for; use {_FORMS}")
     return Wanted()
 
 

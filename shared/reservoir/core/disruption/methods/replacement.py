@@ -160,11 +160,11 @@ def _replacement(
         return f"its replicas would not all be placed: {plan.unplaced[0].message}"
     if credited.unplaced:
         return (
-            f"not even its own slot would host its replicas: {credited.unplaced[0].message}"
+            f"not even its own unit could hold its replicas: {credited.unplaced[0].message}"
         )
     if waits is not None:
         return waits
-    explanation = f"{reason}; only its own slot can host the replacement"
+    explanation = f"{reason}; only its own unit can hold the replacement"
     command = command_of(
         DisruptionReason.DRIFTED, (candidate,), credited, explanation, terminate_first=True
     )

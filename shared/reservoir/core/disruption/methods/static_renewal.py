@@ -58,7 +58,7 @@ def renewal(
             return command_of(DisruptionReason.DRIFTED, (candidate,), plan, reason), plan
         plan = world.renewed(candidate, reserved, credit_slots=True)
         if plan is not None:
-            explanation = f"{reason}; only its own slot can host the new node"
+            explanation = f"{reason}; only its own unit can hold the new node"
             command = command_of(
                 DisruptionReason.DRIFTED,
                 (candidate,),

@@ -170,7 +170,7 @@ class UnitMoves:
                 if plan is None or not self._units_in(one.destination_id, plan):
                     continue
                 if self._improved(world, candidate) is not None:
-                    break  # it needs no unit: its turn comes in a later pass
+                    break  # it needs no unit: a later pass will judge it
                 world = shifted(world, one).after((candidate,), plan)
                 moving = with_it
                 key = (one.source_id, one.destination_id)

@@ -32,9 +32,7 @@ from reservoir.names import SPLIT_GROUP_TAG
 SPLITS_MAX: Final = 20
 _LOOKS_MAX: Final = 40
 
-UNDER_WAY: Final = (
-    "a unit was split off for it or its like: EC2 moves one in without a restart"
-)
+UNDER_WAY: Final = "a unit was split off for it or an equal node: EC2 moves one of them in without a restart"
 
 
 @dataclass(frozen=True, slots=True)

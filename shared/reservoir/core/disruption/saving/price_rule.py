@@ -112,7 +112,8 @@ class PriceRule:
             return dict.fromkeys((candidate.id for candidate in alike), reason or again)
         if spared := self._spared(part):
             return dict.fromkeys(
-                spared, reason or "it could hold what a node that is no cheaper is to hold"
+                spared,
+                reason or "it could hold the replicas of a planned node that is no cheaper",
             )
         if reason is None and (refused := self._spot_to_spot_refusals(part)):
             return refused
