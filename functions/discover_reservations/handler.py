@@ -4,7 +4,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from reservoir.core.node_life.notice import NoticeError, told_at
+from reservoir.core.node_life.notice import NoticeError, event_time
 from reservoir.runtime.composition.discover_reservations import (
     discover_on_event,
     discover_reservations,
@@ -22,7 +22,7 @@ from reservoir.usecases.discovery.discover_reservations import Discovery
 @observed
 def handler(event: dict[str, Any], _context: Any) -> dict[str, Any] | None:
     """Observe once; whatever the event says, EC2 is asked. Events of a moment share a reading."""
-    moment = _told_at(event)
+    moment = _event_time(event)
     found = (
         discover_reservations().run() if moment is None else discover_on_event().run(moment)
     )
@@ -30,10 +30,10 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any] | None:
         logger.info("another reading serves this event", extra={"told_at": str(moment)})
         count("DiscoveriesShared")
         return None
-    return _tell(found)
+    return _outcome(found)
 
 
-def _tell(found: Discovery) -> dict[str, Any]:
+def _outcome(found: Discovery) -> dict[str, Any]:
     logger.info("reservations discovered", extra=asdict(found))
     count("LeasesAbsorbed", found.absorbed_count)
     count("DiscoveryFailures", len(found.failures))
@@ -42,11 +42,11 @@ def _tell(found: Discovery) -> dict[str, Any]:
     return asdict(found)
 
 
-def _told_at(event: dict[str, Any]) -> datetime | None:
-    """Return when AWS told of a change; None for the schedule, which always looks itself, and for what has no time."""
+def _event_time(event: dict[str, Any]) -> datetime | None:
+    """Return the time of an event; None for the schedule, which always reads EC2, and for an event without a time."""
     if event.get("source") in (None, "aws.events"):
         return None
     try:
-        return told_at(event)
+        return event_time(event)
     except NoticeError:
         return None

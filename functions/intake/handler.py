@@ -48,7 +48,7 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
             # Also after a bug in one message: what its neighbours asked for is stored and wants planning.
             count("WorkloadsChanged", len(changed))
             demand.wake_planner(changed)
-        demand.tell(answers)
+        demand.publish_answers(answers)
 
 
 def _named(answer: Answer) -> dict[str, Any]:

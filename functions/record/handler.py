@@ -15,7 +15,7 @@ from reservoir.runtime.composition.record import (
     push_figures,
     take_sample,
 )
-from reservoir.runtime.measuring import push, tell
+from reservoir.runtime.measuring import log_line, push
 from reservoir.runtime.observability import about, count, logger, observed
 
 
@@ -58,5 +58,5 @@ def _sample() -> None:
     publish_team_shares().publish()
     there = take_sample().take()
     for line in lines(there):
-        tell(line, publish=publishes_metrics())
+        log_line(line, publish=publishes_metrics())
     push(there, push_figures())

@@ -115,7 +115,7 @@ class Deployment:
                 self.rules.authorise(asked, self.sender)
                 self._describe(asked)
             else:
-                self._intake.tell(
+                self._intake.publish_answers(
                     {message_id: self._intake.apply(asked, self.rules, self.sender)}
                 )
         except ManifestError as error:

@@ -317,7 +317,9 @@ def test_without_a_backup_an_empty_table_is_adopted_and_the_fleet_runs_on(
         f"{name} does not exist, and DynamoDB has no backup of it: --empty makes"
         in recovery.refused()
     )
-    assert "--empty needs --table, and cannot be used with --at" in recovery.refused("--empty")
+    assert "--empty needs --table, and cannot be used with --at" in recovery.refused(
+        "--empty"
+    )
     recovery.adopt(recovery.restore("--table", table_field(lost), "--empty"))
     assert recovery.rows(recovery.table(lost)) != [], "the mark at least"
     if lost is Table.RESERVATIONS:

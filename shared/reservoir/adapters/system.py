@@ -1,4 +1,4 @@
-"""The clock and the ids of a running function, and the clock of whoever looks from another machine."""
+"""The clock and the ids of a running function, and the clock of a command line on another machine."""
 
 import uuid
 from datetime import UTC, datetime, timedelta

@@ -4,7 +4,7 @@ Its inputs are the node's identity, the processes that have ended and the time; 
 the only authority: without it nothing is started, and when it cannot be read any more, what runs goes on until the last
 deadline that was known. Replicas that it holds, because those that they follow still run elsewhere, start when it says
 so, or at the time that it named. A node in a Capacity Block knows from the beginning when it will have to go, so that
-it goes in time also when nobody is there to tell it.
+it drains in time even if no notice reaches it.
 """
 
 import re
@@ -18,12 +18,12 @@ from reservoir.agent.configuration import Configuration, Run
 # Pauses before a command that failed is started again: these seconds, twice as long each time, at most so many.
 FIRST_PAUSE_S: Final = 10
 LONGEST_PAUSE_S: Final = 300
-# Who ran so long has recovered: the next failure is a first one.
+# A command that ran so long has recovered: its next failure counts as a first one.
 RECOVERED_AFTER_S: Final = 600
-# Before the deadline, what has not ended by itself is killed; what is left of the node's time is for the last report.
+# So long before the deadline the agent kills commands that still run; the rest of the time is for the last report.
 KILL_MARGIN_S: Final = 10
-# How long after the start of its block's drain a node goes by itself, if it got no notice.
-UNTOLD_S: Final = 120
+# How long after its block should have begun to drain a node drains by itself, if it got no notice.
+DRAIN_OVERDUE_S: Final = 120
 BLOCK_ENDING: Final = "CapacityBlockEnding"  # as a drain says it
 # How often a node that waits for the others of its gang says that it is there.
 ARRIVE_AGAIN_S: Final = 60
@@ -76,14 +76,14 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Tell the deployment; ``body`` is a report of nodes."""
+    """Report to the deployment; ``body`` is a node's report."""
 
     body: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Arrive:
-    """Tell the deployment that the node is there, and where, so that the nodes of a workload learn of each other."""
+    """Report that the node runs, and its address, so that the nodes of a workload learn each other's addresses."""
 
     workload_key: str
 
@@ -156,7 +156,7 @@ class _BlockDrain:
 
     def is_due(self, now_s: float) -> bool:
         """Whether no notice came for so long that the node goes by itself."""
-        return now_s >= self.starts_at_s + UNTOLD_S
+        return now_s >= self.starts_at_s + DRAIN_OVERDUE_S
 
 
 class NodeMachine:

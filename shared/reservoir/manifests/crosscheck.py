@@ -284,12 +284,10 @@ def _value_doubts(
     """Yield a doubt for each value that EC2 does not have, as far as is known: it was probably mistyped."""
     if known is None:
         return
-    pairs = {
-        (key, value)
-        for each in asked
-        for key, requirement in each.items()
-        for value in requirement.values
-    }
+    pairs: set[tuple[str, str]] = set()
+    for requirements in asked:
+        for key, requirement in requirements.items():
+            pairs.update((key, value) for value in requirement.values)
     for key, value in sorted(pairs):
         among = known.of(key, value)
         if among:

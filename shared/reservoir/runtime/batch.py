@@ -36,9 +36,13 @@ class QueueMessage:
 
     @property
     def sent_at(self) -> datetime | None:
-        """When it came to the queue, as SQS says; None when that is not told."""
-        told = self.attributes.get("SentTimestamp", "")
-        return datetime.fromtimestamp(int(told) / 1000, UTC) if told.isdecimal() else None
+        """When it came to the queue, by SQS's attribute; None if SQS gives no time."""
+        sent_ms = self.attributes.get("SentTimestamp", "")
+        return (
+            datetime.fromtimestamp(int(sent_ms) / 1000, UTC)
+            if sent_ms.isdecimal()
+            else None
+        )
 
     @property
     def retry_delay_s(self) -> int:

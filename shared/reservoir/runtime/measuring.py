@@ -11,7 +11,7 @@ from reservoir.runtime.observability import UNITS, count, logger
 from reservoir.usecases.history.push_figures import PushFigures
 
 
-def tell(line: Line, *, publish: bool) -> None:
+def log_line(line: Line, *, publish: bool) -> None:
     """Write one line, and its metrics in CloudWatch's embedded format if they are to be published."""
     dimension = DIMENSIONS[line.subject]
     logger.info(

@@ -282,7 +282,7 @@ def test_what_is_wanted_is_decided_on_the_row_as_it_is_when_it_is_written() -> N
 
 def told(world: World, **messages: dict[str, Any]) -> None:
     """Apply messages by their ids, and tell their senders."""
-    world.intake.tell(
+    world.intake.publish_answers(
         {message_id: world.answer(body) for message_id, body in messages.items()}
     )
 

@@ -18,7 +18,7 @@ _INFERENCE_RESOURCES: Final = {"AWS": _NEURON, "Qualcomm": "qualcomm.com/qaic"}
 # Types whose Neuron devices EC2's answer leaves out, in the form of NeuronInfo.NeuronDevices. Source: AWS Neuron
 # documentation, "Amazon EC2 Trn2 Architecture" (16 Trainium2 of 8 NeuronCores and 96 GiB each, in Trn2 and each of the
 # four instances of a Trn2 UltraServer), as of November 2026. EC2's own answer about a type comes before this list.
-_NOT_TOLD: Final[Mapping[str, Sequence[Mapping[str, Any]]]] = {
+_NOT_DESCRIBED: Final[Mapping[str, Sequence[Mapping[str, Any]]]] = {
     "trn2u.48xlarge": (
         {
             "Name": "Trainium2",
@@ -93,7 +93,7 @@ def _gpus(info: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 def _neuron_devices(info: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     told: Sequence[Mapping[str, Any]] = info.get("NeuronInfo", {}).get("NeuronDevices", [])
-    return told or _NOT_TOLD.get(info["InstanceType"], ())
+    return told or _NOT_DESCRIBED.get(info["InstanceType"], ())
 
 
 def _label_text(value: str | None) -> str | None:

@@ -13,7 +13,7 @@ _PAGE: Final = 1000
 
 
 def running_instances(ec2: "EC2Client") -> tuple[Running, ...]:
-    """Return all instances that run or are about to, whoever launched them."""
+    """Return all instances that run or will run, launched by Reservoir or by others."""
     pages = ec2.get_paginator("describe_instances").paginate(
         Filters=[{"Name": "instance-state-name", "Values": ["pending", "running"]}],
         PaginationConfig={"PageSize": _PAGE},

@@ -92,7 +92,7 @@ class Ec2Instances:
                 yield instance
 
     def _shown(self, filters: "list[FilterTypeDef]") -> Iterator[Instance]:
-        """Yield the instances that EC2 shows, whoever owns them."""
+        """Yield the instances that EC2 shows, of all owners."""
         pages = self._client.get_paginator("describe_instances").paginate(
             Filters=filters, PaginationConfig={"PageSize": _PAGE}
         )

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 _PAGE_SIZE: Final = 1000
 _PLACES_A_CALL: Final = 10  # EC2's own limit
 _NOT_IN_THIS_REGION: Final = "UnsupportedOperation"
-_UNTOLD: Final = "unknown"  # a state that no launch is made in, and that ends nothing
+_UNKNOWN_STATE: Final = (
+    "unknown"  # a state that no launch is made in, and that ends nothing
+)
 _NO_ALLOCATION: Final = ("canceled", "failed")
 _RESERVATION_TYPE: Final = "AWS::EC2::CapacityReservation"
 
@@ -118,7 +120,7 @@ class Ec2NetworkReader:
         self._types_without: set[str] = set()
 
     def of_reservations(self, types: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
-        """Return the network nodes over reservations, from the top, by id; of those that EC2 tells some of."""
+        """Return the network nodes above reservations, from the top, by id, if EC2 shows any."""
         asked = sorted(key for key, it in types.items() if it not in self._types_without)
         found: dict[str, tuple[str, ...]] = {}
         for start in range(0, len(asked), _PLACES_A_CALL):
@@ -162,7 +164,7 @@ def parse(
         zone=zone_names.get(zone_id, described.get("AvailabilityZone", "")),
         zone_id=zone_id,
         kind=_kind(described),
-        state=described.get("State", _UNTOLD),
+        state=described.get("State", _UNKNOWN_STATE),
         total_count=described.get("TotalInstanceCount", 0),
         available_count=described.get("AvailableInstanceCount", 0),
         instance_match_criteria=described.get("InstanceMatchCriteria", "targeted"),

@@ -98,7 +98,7 @@ class Account:
         return str(self.clients("sts").meta.region_name)
 
     def stacks(self) -> list[FoundStack]:
-        """Return the stacks that exist, whoever made them, but for those that were never complete."""
+        """Return the stacks that exist, from any tool, except those that were never complete."""
         return [
             _found(stack)
             for stack in self._described_stacks()
@@ -112,18 +112,19 @@ class Account:
             yield from page["Stacks"]
 
     def _has_failed(self, stack: Mapping[str, Any]) -> bool:
-        """Return whether a stack's create failed, also where what it had made could not be deleted again."""
+        """Return whether the creation of a stack failed, also if its resources could not be deleted again."""
         if stack["StackStatus"] == _DELETE_FAILED:
             return not self._was_complete(stack["StackId"])
         return stack["StackStatus"] in _NEVER_CREATED
 
     def _was_complete(self, stack_id: str) -> bool:
         paginator = self.clients("cloudformation").get_paginator("describe_stack_events")
-        return any(
-            event["PhysicalResourceId"] == stack_id and event["ResourceStatus"] in _COMPLETE
-            for page in paginator.paginate(StackName=stack_id)
-            for event in page["StackEvents"]
-        )
+        for page in paginator.paginate(StackName=stack_id):
+            for event in page["StackEvents"]:
+                is_of_stack = event["PhysicalResourceId"] == stack_id
+                if is_of_stack and event["ResourceStatus"] in _COMPLETE:
+                    return True
+        return False
 
     def _failed(self, name: str) -> Mapping[str, Any] | None:
         """Return the stack of this name whose create failed, if there is one."""

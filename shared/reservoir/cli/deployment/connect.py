@@ -87,7 +87,7 @@ def fleet(clients: Clients, stack: FoundStack) -> Fleet:
         except ConflictError:
             return False
         intake.wake_planner([message.workload.key])
-        intake.tell({RandomIds().new_id("destroy"): answer})
+        intake.publish_answers({RandomIds().new_id("destroy"): answer})
         return True
 
     return Fleet(

@@ -80,7 +80,7 @@ class Deploy:
         # Last: an earlier release made the role in the stack, and this update deletes it where nothing uses it.
         if self.deployment.settings.spot_service_linked_role:
             self._make_spot_role()
-        self._tell_of_open_doors()
+        self._warn_of_open_doors()
 
     def diff(self, arguments: Sequence[str]) -> None:
         """Say what a deployment would change; ``arguments`` go to ``cdk diff``. Raises as ``run`` does."""
@@ -121,7 +121,7 @@ class Deploy:
         if standing is not None:
             used = replace(standing, tables={**standing.tables, **self.deployment.tables})
             try:
-                self._tell_of_policy(self.connect(used))
+                self._print_policy_changes(self.connect(used))
             except AccessDeniedError as error:
                 self.report(
                     f"warning: the changes of policy could not be determined: {error}"
@@ -194,7 +194,7 @@ class Deploy:
             yield self._problem("stack", "left-behind", message)
 
     def _make_spot_role(self) -> None:
-        """Make the role where it is missing. Who may not is told so: the stack stands, and works without spot."""
+        """Make the role if it is missing. Without the permission, print a warning: the stack works without spot."""
         try:
             if self.account.make_spot_role():
                 self.report(f"{SPOT_ROLE} was missing, and was created")
@@ -204,8 +204,8 @@ class Deploy:
             )
             self.report(f"warning: {SPOT_ROLE} was not made: {error}; ask for `{making}`")
 
-    def _tell_of_open_doors(self) -> None:
-        """Warn of what lets others in, once it is deployed. Who may not read all of it is told so: it was deployed."""
+    def _warn_of_open_doors(self) -> None:
+        """Warn after the deployment of namespaces and queues that are open to others, or if that cannot be checked."""
         name = self.deployment.stack
         found = next((it for it in self.account.stacks() if it.name == name), None)
         if found is None:
@@ -230,7 +230,7 @@ class Deploy:
         for door in doors:
             self.report(f"warning: {door.message}; {door.advice}")
 
-    def _tell_of_policy(self, stack: Deployed) -> None:
+    def _print_policy_changes(self, stack: Deployed) -> None:
         folder = self.deployment.manifests
         files = (
             []

@@ -26,11 +26,9 @@ def execution_role(place: Place) -> Iterator[Finding]:
     except client.exceptions.NoSuchEntityException:
         return  # the bootstrap is missing, or its roles have other names
     needed = json.loads(_NEEDED.read_text(encoding="utf-8"))["Statement"]
-    refused = [
-        action
-        for statement in needed
-        for action in _refused(client, place, account, role, statement)
-    ]
+    refused: list[str] = []
+    for statement in needed:
+        refused += _refused(client, place, account, role, statement)
     making = [each for each in refused if each.partition(":")[2].startswith(_MAKING)]
     for actions, severity, what in (
         (making, Severity.ERROR, "making"),

@@ -71,7 +71,7 @@ class Found:
         )
 
 
-def tell_left_out(found: Sequence[Found]) -> None:
+def print_left_out(found: Sequence[Found]) -> None:
     """Say which rows were not read, where the answer has not all."""
     for each in found:
         if each.left_out:

@@ -78,7 +78,7 @@ class Rows(list[T]):
     """Rows of a noun that has more rows than were read."""
 
     def __init__(self, rows: Iterable[T], left_out: str) -> None:
-        """``left_out`` tells users about the others, and how to choose them."""
+        """``left_out`` says that there are others, and how to choose them."""
         super().__init__(rows)
         self.left_out = left_out
 

@@ -1,4 +1,4 @@
-"""Changes of policy: handed to the function that writes them, which AWS tells who asks."""
+"""Changes of policy: sent to the function that writes them, which learns its caller from AWS."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

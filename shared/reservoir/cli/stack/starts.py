@@ -1,6 +1,6 @@
-"""When what waits will start, for commands that tell it beside what they are about.
+"""When waiting work will start, for commands that print it beside other answers.
 
-Where what it takes to know cannot be read, nothing is told of starts, and the rest of the command all the same.
+If the history that this needs cannot be read, the command prints everything but the starts.
 """
 
 from collections.abc import Collection, Mapping
@@ -30,7 +30,7 @@ def described_starts(
 
 
 def starts_within(stack: Connection) -> StartsIn:
-    """Return what tells when workloads of a world start."""
+    """Return the function that estimates when workloads of a world start."""
     question = _question(stack)
 
     def starts_in(world: Snapshot, keys: Collection[str], now: datetime) -> Starts:

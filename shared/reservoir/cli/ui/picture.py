@@ -27,7 +27,7 @@ from reservoir.usecases.policy.policy_objects import policy_of
 
 T = TypeVar("T")
 
-TEAM_NOT_KNOWN: Final = "a team that is not known"  # where whoever asks may not read policy
+TEAM_NOT_KNOWN: Final = "a team that is not known"  # if the user may not read policy
 _WEEK: Final = timedelta(days=6)  # before today
 
 

@@ -49,7 +49,7 @@ class _OpenLife:
 
 
 @dataclass(slots=True)
-class _ToldLives:
+class _LivesSoFar:
     since: datetime
     lives: list[Life] = field(default_factory=list)
     unknown_count: int = 0
@@ -75,7 +75,7 @@ class _ToldLives:
 
 def lives_of(steps: Iterable[DemandStep], since: datetime) -> Lives:
     """Return the lives that reach beyond ``since``; what ran at that instant arrives with it."""
-    reading = _ToldLives(since)
+    reading = _LivesSoFar(since)
     opened: dict[str, _OpenLife] = {}
     begins = None
     for step in steps:
@@ -91,7 +91,7 @@ def lives_of(steps: Iterable[DemandStep], since: datetime) -> Lives:
 
 
 # Branches: one kind of step after the other.
-def _take(step: DemandStep, opened: dict[str, _OpenLife], reading: _ToldLives) -> None:
+def _take(step: DemandStep, opened: dict[str, _OpenLife], reading: _LivesSoFar) -> None:
     known = opened.get(step.workload_key)
     if step.kind is DemandStepKind.WANTED:
         if step.workload is None:

@@ -15,7 +15,8 @@ from typing import Final
 # The function's own limit: a reading that is in progress for longer died with its function. Its events are lost, and
 # the minute's schedule finds what they reported.
 LEASE: Final = timedelta(minutes=1)
-_TOLD_WITHIN: Final = timedelta(seconds=1)
+# EventBridge gives the times of events in whole seconds.
+_EVENT_TIME_STEP: Final = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,21 +34,21 @@ class DiscoveryTurn:
 
 # Branches: one case after the other of who reads, each with its own turn.
 def after_event(
-    turn: DiscoveryTurn | None, told_at: datetime, now: datetime
+    turn: DiscoveryTurn | None, event_at: datetime, now: datetime
 ) -> DiscoveryTurn | None:
     """Return the turn after an event; None when a reading contains it already, or will.
 
     The caller reads if the turn is its own (:func:`is_taken`); otherwise another process reads now, and then once more.
     The first reading of a second begins at once, a second one when it is certain to contain all events of that second.
     """
-    needed_from = min(told_at, now).replace(microsecond=0) + _TOLD_WITHIN
+    needed_from = min(event_at, now).replace(microsecond=0) + _EVENT_TIME_STEP
     if turn is not None and turn.began_at is not None and turn.began_at >= needed_from:
         return None
     if turn is None or turn.busy_until is None or turn.busy_until <= now:
         is_second = (
             turn is not None
             and turn.began_at is not None
-            and turn.began_at >= needed_from - _TOLD_WITHIN
+            and turn.began_at >= needed_from - _EVENT_TIME_STEP
         )
         begins_at = max(now, needed_from) if is_second else now
         return DiscoveryTurn(begins_at, busy_until=begins_at + LEASE)

@@ -50,7 +50,7 @@ class RollingNode:
 
     @property
     def leaves(self) -> bool:
-        """Whether it goes sooner or later, and so takes nothing new."""
+        """Whether it will be ended, and so gets no new replicas."""
         return bool(self.outdated) and self.stays is None
 
 
@@ -87,7 +87,7 @@ class Hosting:
                 )
 
     def _stays(self, claim: NodeClaim, outdated: Set[str]) -> str | None:
-        """Say why no update may end a node, or None: work of others is not moved for it."""
+        """Say why no update may end a node, or None. Work of other teams is not moved for an update."""
         pool = self.node_pools.get(claim.node_pool_name)
         marked = None if pool is None else marked_reason(pool)
         if marked is not None:
@@ -99,7 +99,7 @@ class Hosting:
         return None if protected is None else f"{claim.id} to be left: {protected}"
 
     def _whose(self, workload_key: str) -> tuple[str, str]:
-        """Return the Team that a workload is of, or its namespace where that is no Team's."""
+        """Return the Team of a workload, or its namespace if that belongs to no Team."""
         namespace = workload_key.partition("/")[0]
         owner = self.owners.get(namespace)
         return ("", namespace) if owner is None else (owner.name, "")
@@ -107,7 +107,7 @@ class Hosting:
 
 @dataclass(frozen=True, slots=True)
 class RolloutStep:
-    """What a workload does for an update: how many more have a place, and what the next node waits for."""
+    """One step of a rolling update: how many more replicas get a place, and what the next node waits for."""
 
     surge_count: int
     waits_for: str
@@ -202,7 +202,7 @@ class _MayGo:
         return True
 
     def lacking(self, node: RollingNode) -> list[str]:
-        """Return the workloads of which too few replicas run elsewhere for the node to go."""
+        """Return the workloads with too few replicas on other nodes for the node to be ended."""
         return [
             key for key, count in sorted(node.replicas.items()) if count > self.spare[key]
         ]

@@ -122,7 +122,7 @@ class _NeighbourRules:
             yield f"anti-affinity: each replica needs a {key} for itself, and there are {len(free)}{shown(free)}"
 
     def _of_others(self) -> Iterator[str]:
-        """Tell of others' anti-affinity that keeps it from everywhere."""
+        """Yield the anti-affinity of other workloads that leaves it no place."""
         terms = self._avoided_by_any(labels for labels, *_ in self._places)
         if self._places and all(self._avoiding(labels) for labels, *_ in self._places):
             key = self._ledger.by_term[min(terms)].topology_key
@@ -149,7 +149,7 @@ class _NeighbourRules:
         )
 
     def _of_all_together(self) -> Iterator[str]:
-        """Tell the rules of which each leaves a place, but all together none."""
+        """Yield the rules that leave a place one by one, but none together."""
         if not self._places or any(self._may_be(labels) for labels, *_ in self._places):
             return
         told = [f"affinity to {self._about(near)}" for near in self._constraints.affinity]
@@ -176,7 +176,7 @@ class _NeighbourRules:
 
     # Branches: one explanation after the other; the first that holds is given.
     def _of_spread(self, spread: SpreadTerm) -> Iterator[str]:
-        """Tell which domains hold a spread back: those that stay the emptiest, whatever is put there."""
+        """Yield which domains limit a spread: those that stay the emptiest, with everything that fits there."""
         key, matched = spread.topology_key, self._ledger.by_term[spread.term].matched
         room = self._room_by_domain(key)
         are_too_few = (
@@ -231,7 +231,7 @@ class _NeighbourRules:
     # -- why a domain is out of reach
 
     def _why(self, key: str, domain: str) -> str:
-        """Say why nothing in the domain is to be had for this work, and what would help."""
+        """Say why the work can get no capacity in the domain, and what would help."""
         there = [labels for labels, *_ in self._places if labels.get(key) == domain]
         if there:
             return self._whose(there)
@@ -248,7 +248,7 @@ class _NeighbourRules:
         )
 
     def _whose(self, there: Iterable[Mapping[str, str]]) -> str:
-        """Say whose rule keeps it out of a domain in which there would be a place."""
+        """Say which workload's rule keeps it out of a domain that has a place."""
         owners = self._neighbours.owners(self._avoided_by_any(there))
         if owners:
             return f"anti-affinity of {', '.join(owners)} keeps it out of there"

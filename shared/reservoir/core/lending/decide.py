@@ -166,10 +166,10 @@ class _LendingTerms:
 
     def is_open(self, now: datetime) -> bool:
         """Whether units are lent now, and still when units that are taken back now have come back."""
+        back_at = now + RECALL_LEAD
         return bool(self.lendings) and all(
-            _is_open(it.windows, at)
+            _is_open(it.windows, now) and _is_open(it.windows, back_at)
             for it in self.lendings
-            for at in (now, now + RECALL_LEAD)
         )
 
     @property

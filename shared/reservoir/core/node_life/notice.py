@@ -95,7 +95,7 @@ def parse_notice(
     return reader(detail, at if sent_at is None else min(at, sent_at))
 
 
-def told_at(event: Mapping[str, Any]) -> datetime:
+def event_time(event: Mapping[str, Any]) -> datetime:
     """Return the time of an EventBridge event, which has whole seconds; raises NoticeError if it has none."""
     return _moment(event.get("time"))
 

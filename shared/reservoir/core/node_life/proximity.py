@@ -1,4 +1,4 @@
-"""How near nodes are to each other, by what EC2 tells of their way down the network."""
+"""How near nodes are to each other, by the network nodes that EC2 shows above them."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ from reservoir.core.scheduling_terms.labels import (
 
 # From the top. What is in one UltraServer is under one network node in every layer.
 _LEVELS = (ZONE_ID, *NETWORK_NODE_LAYERS, ULTRA_SERVER_ID)
-# A node's labels by level; None where EC2 has not told one.
+# A node's labels by level; None if EC2 shows none.
 WayDown = tuple[str | None, ...]
 
 

@@ -1,8 +1,8 @@
 """How many of the free units each team gets: progressive filling, unit by unit.
 
 1. Demand within nominal quotas, evenly in proportion to them where there is not enough for all.
-2. What is left is lent, unit by unit, to whoever then has the smallest weighted dominant share of what they borrow
-   (Ghodsi et al., Dominant Resource Fairness, NSDI 2011; Kueue's fair sharing), as long as their borrowing limit allows
+2. What is left is lent, unit by unit, to the team that then has the smallest weighted dominant share of its loans
+   (Ghodsi et al., Dominant Resource Fairness, NSDI 2011; Kueue's fair sharing), as long as its borrowing limit allows
    it and what others do not lend stays free for them.
 
 Where that leaves units, those who could use more than they want in any case get them by the same rules.

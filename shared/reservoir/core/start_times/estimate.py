@@ -78,7 +78,7 @@ class _RunningReplicas:
 
 
 class StartQuestion:
-    """The queue as it is, and what may become of it."""
+    """The present queue, and the random draws of its future."""
 
     def __init__(self, snapshot: Snapshot, past: Past, solve: Solve, now: datetime) -> None:
         self.snapshot, self.past, self.now = snapshot, past, now
@@ -106,7 +106,7 @@ class StartQuestion:
         self.known_needs: dict[str, tuple[Need, int | None]] = {}  # by life
 
     def quantiles(self, keys: set[str], draws: int) -> Mapping[str, StartQuantiles]:
-        """Draw, and tell of each workload between which instants the starts lie."""
+        """Draw, and return for each workload the quantiles of its start."""
         began: dict[str, list[int]] = {key: [] for key in keys}
         steps = len(self.running) + len(self.waiting)
         count = max(_DRAWS_LEAST, min(draws, _STEPS_MAX // (steps + 1)))

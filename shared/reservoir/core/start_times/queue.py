@@ -206,7 +206,7 @@ def _close(queue: _QueueState, at_s: int, place: UnitPlace) -> None:
 
 
 def _serve(queue: _QueueState, at_s: int) -> None:
-    """Give places to whoever waits and fits, in the planner's order."""
+    """Give places to waiting work that fits, in the planner's order."""
     # what found no room, with how many replicas
     short: dict[tuple[int, bool, int | None], int] = {}
     left_over: list[tuple[Order, int, Need]] = []

@@ -1,4 +1,4 @@
-"""How long work runs, as far as runs that are over tell.
+"""How long work runs, learned from runs that have ended.
 
 Runs of one name tell most: ``train-17`` is taken to run as ``train-16`` did. Where too few of them are over, those of
 the whole team tell. Where work says how long it will take, those tell that said about the same: how long they then ran

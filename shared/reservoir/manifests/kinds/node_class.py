@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
@@ -356,7 +357,7 @@ class NodeClassSpec(Model):
         )
         tags = [term.tags for term in self.subnet_selector_terms]
         tags += [term.tags for term in self.security_group_selector_terms]
-        keys = [key for each in tags for key in each or {}]
+        keys = list(chain.from_iterable(each or () for each in tags))
         if any(field is not None for field in of_kubernetes) or any(
             map(_IS_OF_A_CLUSTER, keys)
         ):

@@ -38,7 +38,7 @@ _FORMER_CHARS_MAX: Final = 96 * 1024
 
 
 class AcknowledgeRelease(Protocol):
-    """Tells the drain protocol that replicas have left their nodes."""
+    """Reports to the drain protocol that replicas have left their nodes."""
 
     def __call__(
         self, workload_key: str, claim_id: str, count: int | None, now: datetime
@@ -145,7 +145,7 @@ class Intake:
             message.action, named, _why_ignored(stands, message), stands.generation
         )
 
-    def tell(self, answers: Mapping[str, Answer]) -> None:
+    def publish_answers(self, answers: Mapping[str, Answer]) -> None:
         """Publish the results of messages, by the messages' ids."""
         if answers:
             self.publisher.publish(

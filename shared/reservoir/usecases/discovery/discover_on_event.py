@@ -29,13 +29,13 @@ class DiscoverOnEvent:
     clock: Clock
     pause: Callable[[float], None]
 
-    def run(self, told_at: datetime) -> Discovery | None:
+    def run(self, event_at: datetime) -> Discovery | None:
         """Observe, unless another reading contains the event or will; None then.
 
         Raises AwsError as discovery does, ConflictError when the turn is fought over for too long, and
         UnreadableRowsError when it cannot be read.
         """
-        began_at = self._take(told_at)
+        began_at = self._take(event_at)
         if began_at is None:
             return None
         for _ in range(_READINGS_MAX):
@@ -51,11 +51,11 @@ class DiscoverOnEvent:
             began_at = next_at
         return found
 
-    def _take(self, told_at: datetime) -> datetime | None:
+    def _take(self, event_at: datetime) -> datetime | None:
         """Return when this function's reading begins; None when it need not read."""
         for _ in range(_TRIES):
             stored = self.turns.read()
-            turn = after_event(stored.turn, told_at, self.clock.now())
+            turn = after_event(stored.turn, event_at, self.clock.now())
             if turn is None:
                 return None
             try:

@@ -1,4 +1,4 @@
-"""Write changes of policy in somebody's name, and tell of them: who did it, what was so before, and what is so now."""
+"""Write changes of policy in the caller's name, and publish them: the author, and each field before and after."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from reservoir.usecases.policy.apply_policy import PolicyChange
 # So many fields of one event fit an entry of EventBridge (256 KB) however long each is.
 _MOST_FIELDS: Final = 200
 _LONGEST_TEXT: Final = 200
-# User data may hold secrets, and whoever may see what happened need not see policy.
+# User data may hold secrets, and people who may read the history may not be allowed to read policy.
 _WITHHELD: Final = frozenset({"spec.userData"})
 _NOT_SHOWN: Final = "(not shown)"
 

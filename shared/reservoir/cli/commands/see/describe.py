@@ -10,7 +10,7 @@ import typer
 from reservoir.cli.console import messages, output
 from reservoir.cli.nouns import selection
 from reservoir.cli.nouns.events import LISTING as EVENTS
-from reservoir.cli.nouns.found import Found, end_with_missing, tell_left_out
+from reservoir.cli.nouns.found import Found, end_with_missing, print_left_out
 from reservoir.cli.nouns.noun import Noun
 from reservoir.cli.output import as_table, printable
 from reservoir.cli.policy import attempt, connection
@@ -60,7 +60,7 @@ def describe(
             is_first = False
     if is_first and not any(each.unknown for each in found):
         messages().print(f"no such {' or '.join(each.noun.plural for each in found)}")
-    tell_left_out(found)
+    print_left_out(found)
     end_with_missing(stack, found)
 
 

@@ -8,7 +8,7 @@ import typer
 from reservoir.cli.commands.see.watch import watch
 from reservoir.cli.console import fail
 from reservoir.cli.nouns import selection
-from reservoir.cli.nouns.found import Found, end_with_missing, tell_left_out
+from reservoir.cli.nouns.found import Found, end_with_missing, print_left_out
 from reservoir.cli.nouns.noun import Noun, Selection, Selector
 from reservoir.cli.output import Form, NoHeaders, Output, SortBy, in_order, show_all
 from reservoir.cli.policy import connection
@@ -103,7 +103,7 @@ def get(
         show_all(
             ordered, form, nothing=_nothing(found, meant[0][1]), headers=not no_headers
         )
-    tell_left_out(found)
+    print_left_out(found)
     end_with_missing(stack, found)
 
 
@@ -120,14 +120,14 @@ def _watch(
     if len(meant) > 1:
         fail("watch one noun at a time")
     ((noun, chosen),) = meant
-    has_told = False
+    has_printed = False
 
     def look() -> list[Any]:
-        nonlocal has_told
+        nonlocal has_printed
         found = Found.of(stack, noun, chosen)
-        if not has_told:
-            tell_left_out([found])
-        has_told = has_told or bool(found.left_out)
+        if not has_printed:
+            print_left_out([found])
+        has_printed = has_printed or bool(found.left_out)
         return found.rows
 
     watch(

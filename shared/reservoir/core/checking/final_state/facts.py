@@ -54,7 +54,7 @@ _SITED_ALIKE: Final = Likeness(
         "reservation_id": "units are counted by reservation",
         "price_atto_usd_per_hour": "it is paid for already",
         "created_at": "no rule asks how old a node is",
-        "leaves_at": "who would be told earlier is judged by node",
+        "leaves_at": "whether work would get its notice too early is checked for each node",
         "deleting": "a node that goes is no host",
         "leaving": "who was withdrawn and is still there counts for its team alone",
     },

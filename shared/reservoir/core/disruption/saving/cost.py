@@ -44,7 +44,7 @@ def node_cost(
 
 
 def savings_ratio(price: int, cost: int) -> float:
-    """Price per disruption: the higher, the sooner a node goes. Reserved nodes (price near 0) come last (R-171).
+    """Price per disruption: the higher, the earlier a node is ended. Reserved nodes (price near 0) come last (R-171).
 
     The quotient of two whole numbers is rounded correctly, so that it is the same on any machine; comparing fractions
     was a sixth of a pass over a large fleet.

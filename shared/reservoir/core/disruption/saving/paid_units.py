@@ -1,6 +1,6 @@
 """Which places are worse than a reserved unit: moving work there from one saves no money and makes the work worse off.
 
-Emptying a reserved node frees its unit and saves nothing else. On a block that ends sooner, the work would have
+Emptying a reserved node frees its unit and saves nothing else. On a block that ends earlier, the work would have
 to move a second time. On a node whose accelerators it does not use, it would take the place of work that uses them.
 """
 
