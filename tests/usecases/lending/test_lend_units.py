@@ -126,6 +126,32 @@ def test_a_node_that_is_paid_for_takes_a_lent_unit_back() -> None:
     assert world.types() == ["p5.48xlarge reserved"]
 
 
+def test_work_that_was_bought_as_another_type_takes_a_lent_unit_back_too() -> None:
+    world = lending_world("reserved", "on-demand")
+    world.minutes(11)
+    world.submit("web", replicas=1, cpus=1)
+    world.plan_and_launch()
+    assert world.types() == ["m5.large on-demand"]
+    world.minutes(1)
+    assert lent(world) == 3
+    world.minutes(6)
+    assert world.types() == ["p5.48xlarge reserved"]
+    world.minutes(20)
+    assert lent(world) == 3
+
+
+def test_a_unit_is_not_taken_back_for_work_that_stays_where_it_is() -> None:
+    world = lending_world("reserved", "on-demand", units=4)
+    world.change_pool(
+        disruption={"consolidationPolicy": "WhenEmpty", "consolidateAfter": "0s"}
+    )
+    world.minutes(11)
+    world.submit("web", replicas=1, cpus=1)
+    world.minutes(6)
+    assert world.types() == ["m5.large on-demand"]
+    assert lent(world) == 4
+
+
 def test_all_comes_back_when_the_class_lends_no_more() -> None:
     world = lending_world()
     world.minutes(11)

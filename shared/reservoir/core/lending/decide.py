@@ -4,8 +4,8 @@
 
     idle    = free + lent           units that nobody here uses or was promised
     lent    = idle - needed - kept  within the windows; 0 outside them
-    needed  = what waiting demand would be launched into, if all lent units were back, and on-demand and spot nodes of
-              the same type that could run in a unit
+    needed  = what waiting demand, and work that consolidation may move off on-demand and spot nodes, would be launched
+              into, if all lent units were back; and other such nodes of the same type that could run in a unit
 
 More is lent only after units have been idle for a while; units are taken back at once. What comes back takes two
 minutes' notice and the time that instances need to end.
@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Final
 
 from reservoir.core.capacity.offerings import pool_admits
@@ -27,7 +28,8 @@ from reservoir.core.model.node_class import Lending, LendingWindow, NodeClass
 from reservoir.core.model.node_pool import NodePool
 from reservoir.core.model.plan import Plan
 from reservoir.core.model.schedule import CronSchedule
-from reservoir.core.model.snapshot import Snapshot
+from reservoir.core.model.snapshot import Node, Snapshot
+from reservoir.core.model.workload import Demand
 from reservoir.names import LENDABLE_TAG, LENDABLE_VALUE
 
 # Units are taken back so long before a window ends: a pass may be five minutes away, EC2 gives two minutes' notice, and
@@ -108,6 +110,33 @@ def _whole(reservation: CapacityReservation, deployment: str) -> CapacityReserva
     )
 
 
+def with_bought_work_waiting(snapshot: Snapshot, now: datetime) -> Snapshot:
+    """Return the world in which work that is paid for beside reservations waits, if it may be moved into a unit."""
+    bought = _bought_that_moves(snapshot)
+    ids = {node.claim_id for node in bought}
+    waiting: Counter[str] = Counter()
+    for placed in chain.from_iterable(node.placements for node in bought):
+        waiting[placed.workload_key] += placed.count
+    demands = {it.workload.key: it for it in snapshot.demands}
+    for key in sorted(waiting.keys() & snapshot.workloads.keys()):
+        known = demands.get(key) or Demand(snapshot.workloads[key], 0, now)
+        demands[key] = replace(known, pending_count=known.pending_count + waiting[key])
+    nodes = tuple(node for node in snapshot.nodes if node.claim_id not in ids)
+    return replace(snapshot, nodes=nodes, demands=tuple(demands.values()))
+
+
+def _bought_that_moves(snapshot: Snapshot) -> list[Node]:
+    """Return nodes that are paid for beside reservations, and whose work may be moved."""
+    moving = {it.name for it in snapshot.node_pools if it.moves_work}
+    return [
+        node
+        for node in snapshot.nodes
+        if node.reservation_id is None
+        and not node.deleting
+        and node.node_pool_name in moving
+    ]
+
+
 def units_launched(plan: Plan) -> Mapping[str, int]:
     """Return how many nodes a plan launches into each reservation."""
     units: Counter[str] = Counter()
@@ -122,7 +151,8 @@ def decide_lending(
 ) -> tuple[LendingChange, ...]:
     """Decide on every reservation, by id.
 
-    ``demanded``: units by reservation that demand which waits would be launched into, with all lent units back.
+    ``demanded``: units by reservation that demand which waits, and work that is paid for beside reservations, would be
+    launched into, with all lent units back.
     """
     changes = []
     for reservation in sorted(given.snapshot.reservations, key=lambda it: it.id):
@@ -140,7 +170,7 @@ class _LendingTerms:
     """What the classes that select a reservation say about lending it.
 
     ``lendings`` is empty unless each of them lends. ``nodes_outside``: nodes that are paid for although they could run
-    in a unit of it.
+    in a unit of it, and whose work stays on them.
     """
 
     lendings: Sequence[Lending]
@@ -202,6 +232,7 @@ def _nodes_outside(
         (node.instance_type, node.zone_id) == place
         and node.reservation_id is None
         and node.node_pool_name in pools
+        and not pools[node.node_pool_name].moves_work
         and not node.deleting
         for node in snapshot.nodes
     )

@@ -91,6 +91,17 @@ class NodePool:
         """Whether it is a static pool: demand fills its nodes, and launches none."""
         return self.replicas is not None or self.all_reserved
 
+    @property
+    def moves_work(self) -> bool:
+        """Whether work on its nodes is moved to where it costs less."""
+        how = self.disruption
+        return (
+            not self.is_static
+            and self.paused is None
+            and how.consolidate_after_s is not None
+            and how.consolidation_policy is not ConsolidationPolicy.WHEN_EMPTY
+        )
+
 
 def min_values(pool: NodePool) -> dict[str, int]:
     """Return the pool's minValues by label (R-17)."""

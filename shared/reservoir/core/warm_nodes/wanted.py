@@ -14,7 +14,7 @@ from typing import Final
 from reservoir.core.model.capacity_reservation import CapacityReservation, ReservationKind
 from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_claim import ClaimState, NodeClaim
-from reservoir.core.model.node_pool import ConsolidationPolicy, NodePool
+from reservoir.core.model.node_pool import NodePool
 from reservoir.core.model.schedule import ScheduleError, is_active
 from reservoir.core.static_pools.units import ReservedCapacity
 from reservoir.names import MOVABLE_TAG, MOVABLE_VALUE
@@ -147,7 +147,7 @@ class WarmWishes:
         """
         counts: dict[str, int] = {}
         for other in self.pools:
-            if not _consolidates(other):
+            if not other.moves_work:
                 continue
             types = [
                 claim.offering.instance_type
@@ -186,17 +186,6 @@ def _ends_soon(reservation: CapacityReservation, now: datetime) -> bool:
         reservation.kind is not ReservationKind.CAPACITY_BLOCK
         and reservation.end_at is not None
         and now >= reservation.end_at - _GOES_BEFORE_END
-    )
-
-
-def _consolidates(pool: NodePool) -> bool:
-    """Whether work on the pool's nodes is moved to where it costs less."""
-    how = pool.disruption
-    return (
-        not pool.is_static
-        and pool.paused is None
-        and how.consolidate_after_s is not None
-        and how.consolidation_policy is not ConsolidationPolicy.WHEN_EMPTY
     )
 
 

@@ -26,6 +26,7 @@ from reservoir.core.lending.decide import (
     may_lend,
     tags_of,
     units_launched,
+    with_bought_work_waiting,
     with_lent_units_back,
 )
 from reservoir.core.model.capacity_reservation import CapacityReservation, LentUnits
@@ -115,7 +116,8 @@ class LendUnits:
             self._resting(known, now),
             {key: len(nodes) for key, nodes in warm.items()},
         )
-        changes = decide_lending(given, self._demanded(snapshot, now), now)
+        wanting = with_bought_work_waiting(snapshot, now)
+        changes = decide_lending(given, self._demanded(wanting, now), now)
         recalled = {change.source.id for change in changes if change.is_recall}
         for held in _by_intent(leases):
             source = known.get(held[0].offering.reservation_id or "")
