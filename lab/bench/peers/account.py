@@ -22,6 +22,7 @@ from reservoir.core.model.capacity_reservation import (
 )
 from reservoir.core.model.instance import RUNNING, SPOT_LIFECYCLE, Instance
 from reservoir.core.model.instance_type import CapacityType, InstanceType
+from reservoir.names import LENDABLE_TAG, LENDABLE_VALUE
 from reservoir.ports.discovery import ZoneOfferings
 
 _SIZES: Final = ("large", "xlarge", "2xlarge", "4xlarge", "8xlarge")
@@ -100,7 +101,7 @@ class Account(SimulatedEc2):
                 total_count=units.count,
                 available_count=units.count,
                 free_units=units.count,
-                tags=TEAM,
+                tags={**TEAM, LENDABLE_TAG: LENDABLE_VALUE},
             )
             self._kernel.at(
                 round(units.from_s * SECOND), _calling(self.reserve, reservation)
@@ -156,6 +157,11 @@ class Account(SimulatedEc2):
         super().change(instance_id, **changes)
         self.version += 1
 
+    def put(self, reservation: CapacityReservation) -> None:
+        """Let units be lent or come back."""
+        super().put(reservation)
+        self.version += 1
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -200,6 +206,7 @@ class Meter:
     bought_usd: float = 0.0
     used_unit_h: float = 0.0
     unit_h: float = 0.0
+    lent_unit_h: float = 0.0
     node_h: float = 0.0
     empty_node_h: float = 0.0  # of nodes that run and have no replica
     wanted_h: float = 0.0
@@ -228,6 +235,7 @@ class Meter:
         self.bought_usd += self._now.usd_per_hour * hours
         self.used_unit_h += self._now.used_units * hours
         self.unit_h += self._now.units * hours
+        self.lent_unit_h += self._now.lent_units * hours
         self.node_h += self._now.nodes * hours
         self.empty_node_h += self._now.empty_nodes * hours
         self.lacking_h += self._now.lacking * hours
@@ -266,6 +274,11 @@ class Meter:
                 for each in self.player.ec2.reservations.values()
                 if each.state == ACTIVE
             ),
+            lent_units=sum(
+                each.total_count
+                for each in self.player.ec2.reservations.values()
+                if each.kind is ReservationKind.INTERRUPTIBLE
+            ),
             nodes=len(live),
             empty_nodes=len(empty),
             lacking=lacking,
@@ -279,6 +292,7 @@ class _State:
     usd_per_hour: float = 0.0
     used_units: int = 0
     units: int = 0
+    lent_units: int = 0
     nodes: int = 0
     empty_nodes: int = 0
     lacking: int = 0

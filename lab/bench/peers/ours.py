@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from lab.bench.peers.account import Account, Meter, market, play
+from lab.bench.peers.borrowers import EagerBorrowers
 from lab.bench.peers.trace import Job, Trace
 from lab.fakes.discovery import MemoryInstanceTypes, MemoryPrices
 from lab.simulation.aws.bus import Detail
@@ -71,15 +72,16 @@ class _Systems(Users):
 
 
 class Ours(World):
-    """The deployed pipeline in the trace's account; its pool may keep free units warm."""
+    """The deployed pipeline in the trace's account; it may keep free units warm, or lend idle ones."""
 
     is_plain = True
     ec2_class = Account
     ec2: Account
 
-    def __init__(self, trace: Trace, *, warms: bool = False) -> None:
+    def __init__(self, trace: Trace, *, warms: bool = False, lends: bool = False) -> None:
         self._trace = trace
         self._warms = warms
+        self._lends = lends
         self.version = 0
         self.moves = Moves()
         super().__init__(trace.seed)
@@ -101,6 +103,7 @@ class Ours(World):
         sold = market()
         return {
             **super()._behind(),
+            "unit_lender": EagerBorrowers(self.ec2, self.kernel),
             "instance_types": MemoryInstanceTypes(sold.types, sold.offered),
             "prices": MemoryPrices(sold.on_demand, sold.spot),
         }
@@ -120,6 +123,15 @@ class Ours(World):
         if self._warms:
             pool["spec"]["warmReserved"] = "All"
         return pool
+
+    def _perhaps_lending(
+        self, node_class: dict[str, Any], is_upgraded: bool
+    ) -> dict[str, Any]:
+        del is_upgraded
+        self.lends = self._lends
+        if self._lends:
+            node_class["spec"]["lending"] = {}
+        return node_class
 
     def submit(self, job: Job) -> None:
         """Send what is wanted."""
@@ -176,9 +188,11 @@ class Ours(World):
                 self.moves.by_choice += moved
 
 
-def played(trace: Trace, *, warms: bool = False) -> tuple[Meter, Moves]:
+def played(
+    trace: Trace, *, warms: bool = False, lends: bool = False
+) -> tuple[Meter, Moves]:
     """Play the trace; return what was counted and the moves."""
-    world = Ours(trace, warms=warms)
+    world = Ours(trace, warms=warms, lends=lends)
     with hushed():
         world.begin()
         meter = play(world, trace, world.submit, world.withdraw)

@@ -30,15 +30,16 @@ WORLDS: Final = {
 }
 _Player = Callable[[Trace], tuple[Meter, Moves]]
 _PLAYERS: Final[dict[str, _Player]] = {"ours": ours.played, "karpenter": karpenter.played}
-_WARM: Final[dict[str, _Player]] = {
-    "cold": ours.played,
-    "warm": partial(ours.played, warms=True),
+_KINDS: Final[dict[str, dict[str, _Player]]] = {
+    "peers": _PLAYERS,
+    "warm": {"cold": ours.played, "warm": partial(ours.played, warms=True)},
+    "lending": {"kept": ours.played, "lent": partial(ours.played, lends=True)},
 }
 
 
 def cases() -> Sequence[str]:
-    """Name the worlds, each against the peer, and with free reserved units kept warm against without."""
-    return [f"{kind}-{name}" for kind in ("peers", "warm") for name in WORLDS]
+    """Name the worlds, each against the peer, and with free reserved units kept warm, or lent, against without."""
+    return [f"{kind}-{name}" for kind in _KINDS for name in WORLDS]
 
 
 def run(case: str) -> Figures:
@@ -55,7 +56,7 @@ def measure(case: str) -> Figures:
         "seeds": len(SEEDS),
         "replicas": sum(job.replicas for each in traces for job in each.jobs),
     }
-    for name, play in (_PLAYERS if kind == "peers" else _WARM).items():
+    for name, play in _KINDS[kind].items():
         played = [play(each) for each in traces]
         figures |= {f"{name}_{what}": value for what, value in compared(played).items()}
     return figures
@@ -74,6 +75,10 @@ def compared(played: Sequence[tuple[Meter, Moves]]) -> Figures:
         "reserved_use": round(
             sum(it.used_unit_h for it in meters) / sum(it.unit_h for it in meters), 3
         ),
+        "idle_unit_hours": round(
+            sum(it.unit_h - it.used_unit_h - it.lent_unit_h for it in meters), 1
+        ),
+        "lent_unit_hours": round(sum(it.lent_unit_h for it in meters), 1),
         "bought_usd": round(sum(it.bought_usd for it in meters), 2),
         "bought_usd_by_seed": [round(it.bought_usd, 2) for it in meters],
         "moves_by_choice": sum(moves.by_choice for _, moves in played),

@@ -159,3 +159,16 @@ def test_both_play_the_same_world() -> None:
     (ours_counted, _), (theirs, _) = ours.played(WORLD), karpenter.played(WORLD)
     assert ours_counted.wanted_h == pytest.approx(theirs.wanted_h, rel=0.001)
     assert ours_counted.unit_h == pytest.approx(theirs.unit_h, rel=0.02)
+
+
+def test_idle_units_are_lent_and_come_back_after_their_notice() -> None:
+    late = job("late", 1800.0, millicores=14_000)
+    given = trace(
+        late, hours=1.0, reservations=[Units("m6i.4xlarge", 0, 2)], markets="reserved"
+    )
+    meter, _ = ours.played(given, lends=True)
+    assert meter.unit_h == pytest.approx(2.0, abs=0.01)
+    assert 1.0 < meter.lent_unit_h < 1.5, "both units from the tenth minute, then one"
+    assert meter.bought_usd == 0.0
+    (wait_s,) = meter.waits_s
+    assert 120.0 < wait_s < 180.0 + 60.0, "the notice, and a boot"
