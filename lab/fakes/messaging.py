@@ -21,6 +21,7 @@ class MemoryQueue:
     launches: list[LaunchBatch] = field(default_factory=list)
     delays_s: list[int] = field(default_factory=list)
     validations: list[str] = field(default_factory=list)  # names of classes
+    is_awaited: bool = False
 
     def send_validations(self, node_class_names: Sequence[str]) -> None:
         self.validations.extend(node_class_names)
@@ -32,6 +33,9 @@ class MemoryQueue:
         self.named |= set(workload_keys)
         if group:
             self.groups["+".join(group)] = frozenset(workload_keys)
+
+    def planner_is_awaited(self) -> bool:
+        return self.is_awaited
 
     def send_launches(self, batches: Sequence[LaunchBatch], *, delay_s: int = 0) -> None:
         self.launches.extend(batches)

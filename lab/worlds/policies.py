@@ -64,6 +64,9 @@ class Bus:
         assert not group
         self.wake_count += 1
 
+    def planner_is_awaited(self) -> bool:
+        raise AssertionError("apply plans nothing")
+
     def send_validations(self, node_class_names: Sequence[str]) -> None:
         raise AssertionError(f"apply asks for no dry runs: {node_class_names}")
 

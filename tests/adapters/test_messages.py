@@ -75,6 +75,30 @@ def test_no_wake_up_is_dropped_for_another(sqs: Any) -> None:
     ]
 
 
+def test_a_pass_is_awaited_while_wake_ups_wait(sqs: Any) -> None:
+    planning = make_queue(sqs, fifo=True)
+    queue = SqsWorkQueue(
+        sqs, planning_url=planning, launches_url=make_queue(sqs), ids=SequentialIds()
+    )
+    assert not queue.planner_is_awaited()
+
+    queue.wake_planner(reason="demand changed", workload_keys=["a/one"])
+    assert queue.planner_is_awaited()
+
+    received(sqs, planning)
+    assert not queue.planner_is_awaited()
+
+
+def test_where_sqs_does_not_tell_no_pass_is_awaited(sqs: Any) -> None:
+    gone = SqsWorkQueue(
+        sqs,
+        planning_url=f"{make_queue(sqs)}-gone",
+        launches_url=make_queue(sqs),
+        ids=SequentialIds(),
+    )
+    assert not gone.planner_is_awaited()
+
+
 def test_wake_ups_of_one_group_are_a_message_group_of_their_own(sqs: Any) -> None:
     planning = make_queue(sqs, fifo=True)
     queue = SqsWorkQueue(

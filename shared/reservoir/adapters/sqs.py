@@ -31,6 +31,7 @@ _KEYS_MAX: Final = 1_000
 _MESSAGE_BYTES_MAX: Final = 1 << 20  # body and attributes together
 _ATTRIBUTE_CHARS_MAX: Final = 2_000
 _DELAY_MAX_S: Final = 900  # of a message
+_WAITING: Final = "ApproximateNumberOfMessages"
 _ENDINGS_MAX: Final = 100  # instances that one message names
 
 
@@ -70,6 +71,17 @@ class SqsWorkQueue:
                     MessageGroupId=_message_group(group),
                     MessageDeduplicationId=self._ids.new_id("wake"),
                 )
+
+    def planner_is_awaited(self) -> bool:
+        """Ask SQS how many wake-ups wait, in all groups."""
+        try:
+            with map_client_errors():
+                answer = self._client.get_queue_attributes(
+                    QueueUrl=self._planning_url, AttributeNames=[_WAITING]
+                )
+        except AwsError:
+            return False
+        return int(answer["Attributes"].get(_WAITING, 0)) > 0
 
     def send_launches(self, batches: Sequence[LaunchBatch], *, delay_s: int = 0) -> None:
         """Enqueue launch batches; raises when any was not accepted."""

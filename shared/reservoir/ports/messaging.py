@@ -50,6 +50,10 @@ class WorkQueue(Protocol):
         """
         ...
 
+    def planner_is_awaited(self) -> bool:
+        """Whether wake-ups wait for a pass; as of some moments ago, and False where it cannot be told."""
+        ...
+
     def send_launches(self, batches: Sequence[LaunchBatch], *, delay_s: int = 0) -> None:
         """Enqueue launch batches, to be delivered after ``delay_s`` (at most 900); a repeat is harmless.
 

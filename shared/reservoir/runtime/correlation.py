@@ -63,6 +63,10 @@ class LoggedQueue:
         """Ask for a planning pass, without a line: the function that wrote the demand logs it."""
         self._queue.wake_planner(reason=reason, workload_keys=workload_keys, group=group)
 
+    def planner_is_awaited(self) -> bool:
+        """Ask, without a line."""
+        return self._queue.planner_is_awaited()
+
     def send_validations(self, node_class_names: Sequence[str]) -> None:
         """Send them, without a line: they concern no workload."""
         self._queue.send_validations(node_class_names)

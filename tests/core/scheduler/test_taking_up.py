@@ -67,6 +67,28 @@ def test_what_asks_nothing_of_nodes_costs_nothing() -> None:
     assert len(taken_keys(snapshot, 1)) == 50
 
 
+@pytest.mark.parametrize(("teams", "in_all"), [((), 3), (_TEAMS[:1], 3), (_TEAMS, 1)])
+def test_where_others_wait_for_its_end_a_pass_looks_at_less(
+    teams: tuple[Team, ...], in_all: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(taking_up, "EFFORT_MAX", 10_000)
+    monkeypatch.setattr(taking_up, "EFFORT_BESIDE_TEAMS_MAX", 100)
+    demands = [choosy("loud", f"a-{number}", 40) for number in range(3)]
+    snapshot = replace(world(*demands), teams=teams)
+    assert len(taken_up(snapshot, NOW).snapshot.demands) == in_all
+
+
+@pytest.mark.parametrize(("zone_count", "are_all_taken"), [(1, True), (2_000, False)])
+def test_values_cost_as_requirements_do(zone_count: int, are_all_taken: bool) -> None:
+    zones = one_of(labels.ZONE, *(f"zone-{number}" for number in range(zone_count)))
+    found = [choosy("loud", f"a-{number}", 1) for number in range(4)]
+    selecting = [
+        replace(each, workload=replace(each.workload, node_selector=Requirements.of(zones)))
+        for each in found
+    ]
+    assert (len(taken_keys(world(*selecting), 1_000)) == 4) is are_all_taken
+
+
 def test_a_loud_team_takes_its_own_part_and_no_others() -> None:
     loud = [choosy("loud", f"a-{number}", 20) for number in range(50)]
     taken = taken_keys(world(*loud, choosy("quiet", "job", 2)), 2_000)
@@ -104,7 +126,7 @@ def test_everybody_has_a_turn_within_as_many_minutes_as_there_are(effort_max: in
 def test_who_is_left_is_told_so_and_the_plan_keeps_the_rules(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(taking_up, "EFFORT_MAX", 200)
+    monkeypatch.setattr(taking_up, "EFFORT_BESIDE_TEAMS_MAX", 200)
     loud = [choosy("loud", f"a-{number}", 40) for number in range(20)]
     snapshot = world(*loud, choosy("quiet", "job", 1))
     policy = replace(POLICY, with_certificate=True)

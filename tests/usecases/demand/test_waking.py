@@ -15,9 +15,12 @@ def world_with(units: int) -> PlanningWorld:
     )
 
 
-def submit_now(world: PlanningWorld, name: str) -> None:
-    record = replace(workload_record(name, replicas=1), pending_since=world.clock.now())
-    world.state.workloads.put(record, expected_revision=None)
+def submit_now(
+    world: PlanningWorld, name: str, namespace: str = "research"
+) -> WorkloadRecord:
+    found = workload_record(name, namespace=namespace, replicas=1)
+    record = replace(found, pending_since=world.clock.now())
+    return world.state.workloads.put(record, expected_revision=None)
 
 
 class LaggingListing(MemoryWorkloads):
@@ -60,6 +63,32 @@ def test_a_burst_is_planned_together() -> None:
 
     assert (report.placed_count, len(report.plan_ids)) == (4, 1)
     assert sum(world.pauses_s) < 1
+
+
+def test_no_team_waits_for_another_ones_burst() -> None:
+    world = world_with(40)
+    world.apply(
+        {
+            "apiVersion": "reservoir/v1",
+            "kind": "Team",
+            "metadata": {"name": "audio"},
+            "spec": {"namespaces": ["audio"]},
+        }
+    )
+    world.submit("first", replicas=1)
+    world.submit("second", replicas=1)
+
+    def more(seconds: float) -> None:
+        world.pause(seconds)
+        assert len(world.pauses_s) < 100
+        submit_now(world, f"more-{len(world.pauses_s)}")
+        if len(world.pauses_s) == 2:
+            submit_now(world, "small", namespace="audio")
+
+    report = world.provisioner(pause=more).run()
+
+    assert report.placed_count == 5
+    assert len(world.pauses_s) == 2
 
 
 def test_demand_that_never_stops_arriving_is_planned_all_the_same() -> None:

@@ -16,10 +16,15 @@ from reservoir.core.model.plan import ReasonCode, UnplacedReplicas
 from reservoir.core.model.snapshot import Snapshot
 from reservoir.core.model.team import by_namespace
 from reservoir.core.model.workload import Demand, WhenUnsatisfiable, Workload
+from reservoir.core.scheduling_terms.requirements import Requirements
 from reservoir.core.solver.problem.queue import ACCEPTS
 
 # Tests of one requirement against one type, of which a core makes some four million a second: three seconds of a pass.
 EFFORT_MAX: Final = 12_000_000
+# One second, where others than those whose work it is wait for the end of the pass.
+EFFORT_BESIDE_TEAMS_MAX: Final = 4_000_000
+# A test goes through the values that a requirement lists; so many cost as much as the test of one without.
+_VALUES_A_TEST: Final = 8
 # The cost of a topology term, in such tests: it is compared with the labels of all waiting workloads.
 _EFFORT_A_TOPOLOGY_TERM: Final = 500
 _LEFT: Final = (
@@ -50,7 +55,7 @@ def taken_up(snapshot: Snapshot, now: datetime, effort_max: int | None = None) -
     Half of the effort is divided evenly among teams; each spends it on its urgent and light workloads. The other half
     is for the rest, in an order that begins elsewhere each minute; the first of it is taken whatever it costs.
     """
-    effort_max = EFFORT_MAX if effort_max is None else effort_max
+    effort_max = _effort_max(snapshot) if effort_max is None else effort_max
     at_most = len(snapshot.instance_types) * len(snapshot.node_pools)
     if sum(_effort(each.workload, at_most) for each in snapshot.demands) <= effort_max:
         return TakenUp(snapshot)
@@ -64,6 +69,12 @@ def taken_up(snapshot: Snapshot, now: datetime, effort_max: int | None = None) -
         replace(snapshot, demands=taken),
         tuple(each for each in snapshot.demands if each.workload.key in left),
     )
+
+
+def _effort_max(snapshot: Snapshot) -> int:
+    """Return what a pass may spend: less where others than those whose work it is wait for its end."""
+    are_several = len(snapshot.teams) > 1
+    return EFFORT_BESIDE_TEAMS_MAX if are_several else EFFORT_MAX
 
 
 @dataclass(slots=True)
@@ -168,11 +179,16 @@ def _effort(workload: Workload, tests: int) -> int:
         return 0
     terms = (*workload.required_node_terms, workload.node_selector)
     preferred = [each.requirements for each in workload.preferred_node_terms]
-    requirements = sum(len(each) for each in (*terms, *preferred))
+    requirements = sum(_tests_of(each) for each in (*terms, *preferred))
     topology = workload.topology_spread, workload.affinity, workload.anti_affinity
     count = sum(len(each) for each in topology)
     about_topology = count * _levels(workload) * _EFFORT_A_TOPOLOGY_TERM
     return (sets + requirements) * tests + about_topology
+
+
+def _tests_of(requirements: Requirements) -> int:
+    """Return how many tests the requirements of a set cost against one type."""
+    return sum(1 + len(each.values) // _VALUES_A_TEST for each in requirements.values())
 
 
 def _sets_of(workload: Workload) -> int:

@@ -24,9 +24,12 @@ from reservoir.usecases.provisioning.workload_status import WorkloadStatus
 def provision() -> Provision:
     """Return the planner."""
     outside = process_outside()
-    return provision_from(
-        outside, solve_within(outside.settings.solve_budget, outside.monotonic_s)
+    solve = solve_within(
+        outside.settings.solve_budget,
+        outside.monotonic_s,
+        is_awaited=outside.queue.planner_is_awaited,
     )
+    return provision_from(outside, solve)
 
 
 def provision_from(outside: Outside, solve: Solve) -> Provision:

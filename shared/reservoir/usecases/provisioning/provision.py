@@ -17,6 +17,7 @@ from reservoir.core.model.node_claim import ClaimState, NodeClaim
 from reservoir.core.model.plan import Plan, ReasonCode, UnplacedReplicas
 from reservoir.core.model.policy import SchedulingPolicy
 from reservoir.core.model.snapshot import Snapshot
+from reservoir.core.model.team import Team, by_namespace
 from reservoir.core.serialisation.json_codec import dumps
 from reservoir.core.serialisation.policy_json import policy_to_json
 from reservoir.core.sharing.planning_groups import (
@@ -225,18 +226,19 @@ class Provision:
     ) -> Share:
         """Wait a little while demand keeps arriving, and return it; one message alone is never waited for.
 
-        A plan for all of a burst is cheaper than a plan for each part of it.
+        A plan for all of a burst is cheaper than a plan for each part of it. No team waits for another one's.
         """
         before = 1
         for _ in range(_LOOKS_MAX - 1):
             since = self.clock.now() - _BURST
-            waiting = share.needing.values()
-            recent = sum(
-                it.pending_since is not None and it.pending_since > since for it in waiting
-            )
-            if recent <= before:
+            recent = [
+                it
+                for it in share.needing.values()
+                if it.pending_since is not None and it.pending_since > since
+            ]
+            if len(recent) <= before or _are_of_several(recent, reading.policy.teams):
                 break
-            before = recent
+            before = len(recent)
             self.pause(_LOOK_EVERY_S)
             share = self._look_again(share, groups, woken, reading)
         return share
@@ -404,6 +406,13 @@ def _correlation_ids(records: Iterable[WorkloadRecord]) -> list[str]:
     return sorted({it.correlation_id for it in records if it.correlation_id is not None})[
         :NAMED_MAX
     ]
+
+
+def _are_of_several(records: Iterable[WorkloadRecord], teams: Iterable[Team]) -> bool:
+    """Whether workloads are of several teams; those of no team count as one's."""
+    owners = {namespace: team.name for namespace, team in by_namespace(teams).items()}
+    found = {owners.get(record.key.partition("/")[0]) for record in records}
+    return len(found) > 1
 
 
 def _incomplete(claim: NodeClaim) -> NodeClaim | None:

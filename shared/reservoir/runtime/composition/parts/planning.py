@@ -11,6 +11,7 @@ from reservoir.core.model.snapshot import Snapshot
 from reservoir.runtime.outside import Outside
 from reservoir.usecases.accounting.monthly_budgets import MonthlyBudgets
 from reservoir.usecases.provisioning.gather_snapshot import SnapshotGatherer
+from reservoir.usecases.provisioning.give_way import GivingWay
 from reservoir.usecases.provisioning.solver import Solve, Solver
 
 
@@ -52,15 +53,26 @@ def solve_in_full(snapshot: Snapshot, now: datetime, policy: SchedulingPolicy) -
     return scheduler.solve(snapshot, now=now, policy=policy)
 
 
-def solve_within(budget: timedelta, monotonic_s: Callable[[], float]) -> Solve:
-    """Return the solver whose improvement ends when the budget is used up, in real time also where the clock is set."""
+def solve_within(
+    budget: timedelta,
+    monotonic_s: Callable[[], float],
+    is_awaited: Callable[[], bool] | None = None,
+) -> Solve:
+    """Return the solver whose improvement ends when the budget is used up, in real time also where the clock is set.
+
+    ``is_awaited``: whether others wait for the next pass; where there are several teams, a pass gives way to them.
+    """
+    giving_way = None if is_awaited is None else GivingWay(is_awaited, monotonic_s)
 
     def solve(snapshot: Snapshot, now: datetime, policy: SchedulingPolicy) -> Plan:
         began_s, budget_s = monotonic_s(), budget.total_seconds()
 
-        def used_percent() -> int:
+        def of_budget() -> int:
             return int((monotonic_s() - began_s) * 100 / budget_s) if budget_s else 100
 
+        used_percent = of_budget
+        if giving_way is not None and len(snapshot.teams) > 1:
+            used_percent = giving_way.of_a_pass(of_budget)
         policy = replace(
             policy, expired=lambda: used_percent() >= 100, used_percent=used_percent
         )
