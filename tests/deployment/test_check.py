@@ -153,6 +153,7 @@ class AccountAsFound:
         }
         self.forbidden: set[str] = set()  # for CloudFormation
         self.profiles = ["reservoir-production-node"]
+        self.class_spec: dict[str, Any] = {"role": "reservoir-production-node"}
         self.boundaries = {BOUNDARY}
         self.bounds: Any = EVERYTHING_ALLOWED
         self.volume_key: str | None = None
@@ -338,6 +339,12 @@ class AccountAsFound:
             ]
         }
 
+    def get_instance_profile(self, *, InstanceProfileName: str) -> dict[str, Any]:
+        if InstanceProfileName not in self.profiles:
+            raise MissingError
+        roles = [{"RoleName": InstanceProfileName}]
+        return {"InstanceProfile": {"Roles": roles}}
+
     def list_instance_profiles_for_role(self, *, RoleName: str) -> dict[str, Any]:
         return {"InstanceProfiles": [each for each in self.profiles if each == RoleName]}
 
@@ -380,7 +387,7 @@ def findings(
         "values": ["p5.48xlarge", "m7i.large"],
     }
     pool["spec"]["template"]["spec"]["requirements"].append(types)
-    for manifest in (node_class_manifest(), pool):
+    for manifest in (node_class_manifest(**there.class_spec), pool):
         (policy / f"{manifest['kind']}.json").write_text(json.dumps(manifest))
     path.write_text(
         json.dumps({"alarmTopic": TOPIC, "stack": STACK, "manifests": "policy", **settings})
@@ -599,6 +606,24 @@ BROKEN: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "no subnet": ({"subnets": ()}, {}, "classes"),
     "no security group": ({"groups": ()}, {}, "classes"),
     "no image, or none that is allowed": ({"images": ()}, {}, "classes"),
+    "a class with a role of another deployment": (
+        {"class_spec": {"role": "reservoir-staging-node"}},
+        {},
+        "classes",
+    ),
+    "a class with a profile that is gone": (
+        {"class_spec": {"role": None, "instanceProfile": "old-nodes"}},
+        {},
+        "classes",
+    ),
+    "a class with a profile of another deployment": (
+        {
+            "class_spec": {"role": None, "instanceProfile": "staging"},
+            "profiles": ["reservoir-production-node", "staging"],
+        },
+        {},
+        "classes",
+    ),
     "no topic": ({"topics": {}}, {}, "alarm-topic"),
     "a topic elsewhere": (
         {},
@@ -694,6 +719,17 @@ def test_volumes_under_awss_own_key_are_no_finding(tmp_path: Path, key: str) -> 
     account = AccountAsFound()
     account.volume_key = key
     assert found(account, tmp_path) == []
+
+
+@pytest.mark.parametrize("pattern", ["nodes-*", "teams/nodes-*", "teams/nodes-gpu"])
+def test_a_class_may_hand_out_what_the_setting_matches(
+    tmp_path: Path, pattern: str
+) -> None:
+    account = AccountAsFound()
+    account.roles["nodes-gpu"] = TRUST
+    account.profiles.append("nodes-gpu")
+    account.class_spec = {"role": None, "instanceProfile": "nodes-gpu"}
+    assert found(account, tmp_path, instanceRole=pattern) == []
 
 
 def test_a_default_key_is_known_by_its_alias(tmp_path: Path) -> None:

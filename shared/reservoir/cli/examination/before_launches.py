@@ -1,6 +1,7 @@
 """What would stop an existing stack from working or launching."""
 
 from collections.abc import Callable, Iterator, Sequence
+from fnmatch import fnmatchcase
 from functools import partial
 from itertools import chain, product
 from typing import Final
@@ -102,9 +103,10 @@ def _groups(pool: NodePool) -> set[str]:
 
 
 def classes(place: Place) -> Iterator[Finding]:
-    """Whether what the classes select is there."""
+    """Whether what the classes select is there, and launches may hand out their roles."""
     environment = place.environment
     for each in _policy(place)[1]:
+        yield from _hands_out(place, each)
         yield from _selects(
             each, "subnet", partial(environment.subnets, each.subnet_selector_terms)
         )
@@ -115,6 +117,36 @@ def classes(place: Place) -> Iterator[Finding]:
             "machine image",
             partial(environment.machine_images, each.ami_selector_terms),
         )
+
+
+def _hands_out(place: Place, node_class: NodeClass) -> Iterator[Finding]:
+    """Find a class whose role launches may not pass to instances, or whose instance profile has none."""
+    name, profile = f"EC2NodeClass/{node_class.name}", node_class.instance_profile
+    role = node_class.role
+    if profile is not None:
+        role = _role_in(place, profile)
+        if role is None:
+            message = f"{name} names the instance profile {profile}, which does not exist or has no role"
+            yield Finding(
+                Severity.ERROR, "classes", message, "make it, and add a role to it"
+            )
+            return
+    allowed = place.deployment.instance_role
+    if role is not None and not fnmatchcase(role, allowed.rpartition("/")[2]):
+        message = f"{name} hands the role {role} to instances, and launches may pass {allowed} alone"
+        yield Finding(
+            Severity.ERROR, "classes", message, "correct the class, or set instanceRole"
+        )
+
+
+def _role_in(place: Place, profile: str) -> str | None:
+    client = place.clients("iam")
+    try:
+        found = client.get_instance_profile(InstanceProfileName=profile)
+    except client.exceptions.NoSuchEntityException:
+        return None
+    roles = [str(each["RoleName"]) for each in found["InstanceProfile"]["Roles"]]
+    return roles[0] if roles else None
 
 
 def _selects(
