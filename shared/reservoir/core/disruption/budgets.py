@@ -22,7 +22,7 @@ def budgets_leave(
     *,
     leaving: Set[str] = frozenset(),
 ) -> Mapping[DisruptionReason, int]:
-    """Return how many of the pool's nodes may go, by reason; nodes leaving or not yet running count against it.
+    """Return how many of the pool's nodes may be ended, by reason; draining and not yet running nodes count against it.
 
     ``claims`` are the live ones of all pools, ``leaving`` those among them that have begun to go since they were read.
     """

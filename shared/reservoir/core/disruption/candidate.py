@@ -46,7 +46,7 @@ class Candidate:
 
     @property
     def order(self) -> tuple[float, int, str]:
-        """Total order in which candidates go: most saved per disruption first, then least disruption, then id."""
+        """Total order of ending candidates: most saved per disruption first, then least disruption, then id."""
         return (
             -savings_ratio(self.price, self.disruption_cost),
             self.disruption_cost,

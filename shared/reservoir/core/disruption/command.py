@@ -26,7 +26,7 @@ class WaitingTurn:
 
 @dataclass(frozen=True, slots=True)
 class DisruptionCommand:
-    """Nodes to remove together, and what must run before they go.
+    """Nodes to remove together, and what must run before they drain.
 
     ``replacements`` are launched and running before any of ``claim_ids`` drains, unless ``terminate_first``: then the
     one node goes first, its reservation's slot stays leased, and the replacement is launched into the slot.

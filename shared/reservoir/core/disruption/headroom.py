@@ -8,7 +8,7 @@ from reservoir.core.model.node_pool import DisruptionReason
 
 
 def used_up(candidate: Candidate) -> str:
-    """Say that the budget of the node's pool lets nothing go any more."""
+    """Say that the budget of the node's pool allows no more nodes to be ended."""
     return f"budget of NodePool {candidate.pool.name} is used up"
 
 
@@ -23,7 +23,7 @@ class Headroom:
         self._left = dict(allowed)
 
     def left(self, pool_name: str, reason: DisruptionReason) -> int:
-        """How many of the pool's nodes may still go for ``reason``."""
+        """Return how many of the pool's nodes may still be ended for ``reason``."""
         return max(0, self._left.get((pool_name, reason), 0))
 
     def together(self, candidates: Sequence[Candidate], reason: DisruptionReason) -> int:
@@ -51,7 +51,7 @@ class Headroom:
         return chosen
 
     def spend(self, candidates: tuple[Candidate, ...]) -> None:
-        """Count the candidates against every reason's budget: a node that goes is gone whatever the reason."""
+        """Count the candidates against the budgets of all reasons, because an ended node counts for each of them."""
         for candidate in candidates:
             for reason in DisruptionReason:
                 key = (candidate.pool.name, reason)

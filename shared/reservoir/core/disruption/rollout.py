@@ -115,7 +115,7 @@ class RolloutStep:
 
 @dataclass(frozen=True, slots=True)
 class RolloutSteps:
-    """What workloads do next, by key, and the nodes that go; a workload that is left out has nothing to do."""
+    """The next step of workloads, by key, and the nodes to be drained; workloads without a step are left out."""
 
     steps: Mapping[str, RolloutStep]
     going: tuple[str, ...]
@@ -127,7 +127,7 @@ def next_steps(
     nodes: Iterable[RollingNode],
     allowed: Mapping[str, int],
 ) -> RolloutSteps:
-    """Decide which nodes go now. ``allowed``: how many of each pool's may, by its name."""
+    """Decide which nodes are drained now. ``allowed``: how many nodes of each pool may be, by its name."""
     rolling = {each.key: each for each in workloads}
     known = list(nodes)
     leaving = _in_turn([node for node in known if node.leaves], rolling)
@@ -187,13 +187,13 @@ def _spare(workload: RollingWorkload, nodes: Iterable[RollingNode]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _MayGo:
-    """How many nodes of each pool, and running replicas of each workload, may go still."""
+    """How many nodes of each pool, and running replicas of each workload, may still be drained."""
 
     left: dict[str, int]
     spare: dict[str, int]
 
     def took(self, node: RollingNode) -> bool:
-        """Take what a node needs to go, if it may."""
+        """Count a node against the bounds, if these allow its drain."""
         if not node.is_steady or self.left[node.pool_name] <= 0 or self.lacking(node):
             return False
         self.left[node.pool_name] -= 1
@@ -215,7 +215,7 @@ def _step(
     going: Sequence[RollingNode],
     room: _MayGo,
 ) -> RolloutStep:
-    """Say what a workload does for the first node that leaves with replicas of it, of those that budgets let go."""
+    """Return a workload's step for the first draining node with replicas of it, of those that budgets allow."""
     key = workload.key
     hosting = [node for node in candidates if key in node.replicas]
     is_going = any(node in going for node in hosting)

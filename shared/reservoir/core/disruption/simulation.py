@@ -157,7 +157,7 @@ class PassState:
         return self._solved(self.snapshot, frozenset(), self.offerings)
 
     def begins_again(self, plan: Plan) -> str | None:
-        """Return a workload that the plan moves to a node that stays and that would go elsewhere, or None.
+        """Return a workload that the plan moves to a node that stays, but that would then run elsewhere, or None.
 
         A replica that moves to a node that stays is demand again, which begins its fallback ladder on the first step.
         """
@@ -218,7 +218,7 @@ class PassState:
         return replace(self, snapshot=replace(self.snapshot, nodes=nodes))
 
     def drained(self, removed: Sequence[Candidate]) -> "PassState":
-        """Return the world without the nodes, whose replicas are demand beside that which waits."""
+        """Return the world without the nodes; their replicas are demand, in addition to waiting demand."""
         world = self.freed(removed)
         demands = {demand.workload.key: demand for demand in self.snapshot.demands}
         for placed in _placed_on(removed):
@@ -264,7 +264,7 @@ class PassState:
         )
 
     def after(self, removed: Iterable[Candidate], plan: Plan) -> "PassState":
-        """Return the world once the nodes are gone and the replicas are where the plan put them."""
+        """Return the world after the nodes have ended and the replicas are where the plan put them."""
         gone = {candidate.id for candidate in removed}
         arriving = {placement.claim_id: placement.placements for placement in plan.existing}
         nodes: list[Node] = []

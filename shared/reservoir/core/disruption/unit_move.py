@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class UnitMove:
-    """``count`` free units go from one reservation to another. ``for_nodes``: paid nodes that can move in then."""
+    """``count`` free units move from one reservation to another. ``for_nodes``: paid nodes that can move in then."""
 
     source_id: str
     destination_id: str

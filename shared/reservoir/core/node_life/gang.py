@@ -85,7 +85,7 @@ def _known_ranks(workload_key: str, members: Sequence[NodeClaim]) -> dict[int, s
 def _nearest(
     newcomers: Set[str], ways: Mapping[str, WayDown], beside: Sequence[WayDown]
 ) -> str:
-    """Return the newcomer with the fewest hops to the nodes ``beside`` it; of equally near ones the first by id."""
+    """Return the new node with the fewest hops to the nodes ``beside`` it; of equally near ones the first by id."""
 
     def distance(claim_id: str) -> tuple[int, str]:
         return sum(hops(ways[claim_id], it) for it in beside), claim_id

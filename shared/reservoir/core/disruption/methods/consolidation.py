@@ -46,7 +46,7 @@ _UNDERUTILIZED: Final = DisruptionReason.UNDERUTILIZED
 
 @dataclass(frozen=True, slots=True)
 class _Refused:
-    """Why a group may not go, and which of its nodes may not go in any case."""
+    """Why a group may not be ended, and which of its nodes may not be ended in any case."""
 
     reason: str
     in_vain: frozenset[str] = frozenset()

@@ -1,4 +1,4 @@
-"""Empty nodes go: on-demand and spot at once, reserved ones last (R-172, and how we part from it).
+"""Empty nodes are ended: on-demand and spot at once, reserved ones last (R-172, with the difference).
 
 An empty reserved node costs nothing to keep, and its unit belongs to all who share the reservation. So it goes back by
 default (ODCR RFC, goal 3), but only after more expensive work had its chance to move onto it; a pool can set otherwise.

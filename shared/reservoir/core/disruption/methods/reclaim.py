@@ -1,4 +1,4 @@
-"""Units on loan go back to the team that owns them, when its work waits for them (docs/teams.md).
+"""Lent units are returned to the team that owns them, when its work waits for them (docs/teams.md).
 
 No more than is owed to each team, less what is on its way to that team; from the team that borrows most for its weight;
 nodes whose end loses the least work first. A team never loses a unit that it owns, so a reclaimed unit is not reclaimed
@@ -43,7 +43,7 @@ class Owed:
 
 @dataclass(frozen=True, slots=True)
 class Reclaimed:
-    """Nodes that go together for a team: one, or all of a gang."""
+    """Nodes that are drained together for a team: one, or all of a gang."""
 
     candidates: tuple[Candidate, ...]
     owner: str
@@ -52,7 +52,7 @@ class Reclaimed:
 
     @property
     def explanation(self) -> str:
-        """Say why the nodes go."""
+        """Say why the nodes are drained."""
         borrower = self.borrower or "work that belongs to no team"
         return f"{self.loan} was lent to {borrower}, and Team {self.owner}, which owns it, has work that waits"
 
@@ -201,7 +201,7 @@ class _Loan:
         return sum(len(each.candidates) for each in self.taken)
 
     def no_more_than(self, units: int) -> "_Loan":
-        """Return the loan without what goes beyond so many units; a gang that is needed in part goes whole."""
+        """Return the loan, cut to so many units; a gang that is needed in part is drained as a whole."""
         kept: list[Reclaimed] = []
         for each in self.taken:
             if units <= 0:
@@ -281,7 +281,7 @@ class _Victims:
         self._borrowed: dict[str, Counter[str]] = {}  # of each group, as nodes are taken
 
     def victims(self, owed: Owed) -> Iterator[Reclaimed]:
-        """Yield nodes until the debt is covered: single nodes, and gangs, which go whole, if these are too few."""
+        """Yield nodes until the debt is covered: single nodes, and whole gangs if single nodes are too few."""
         left, group = owed.units, owed.group
         borrowed = self._borrowed.setdefault(
             group.key,
@@ -366,7 +366,7 @@ class _Victims:
         return self._work.priority(node) < owed.priority
 
     def _loss(self, nodes: tuple[Candidate, ...]) -> tuple[int, int, int, tuple[str, ...]]:
-        """Sort key: how many go, seconds of work since the last checkpoint times replicas, replicas, ids."""
+        """Sort key: number of nodes, seconds of work since the last checkpoint times replicas, replicas, ids."""
         return len(nodes), *self._work.lost(nodes), tuple(node.id for node in nodes)
 
 

@@ -1,4 +1,4 @@
-"""Amounts of a resource on loan go back to the team that owns them, once its work waits for them (docs/teams.md).
+"""Lent amounts of a resource are returned to the team that owns them, once its work waits for them (docs/teams.md).
 
 The room is the owner's as soon as a node begins to drain. Its replicas are demand again at once, beside the owner's:
 the choice is confirmed by a plan for both, so that it need not be undone. Nodes go whole; nodes that carry nothing but
@@ -126,7 +126,7 @@ def _claims(
 
 @dataclass(frozen=True, slots=True)
 class _Option:
-    """Nodes that go together, and what each team requests there of each pool."""
+    """Nodes that are drained together, and what each team requests on them of each resource pool."""
 
     nodes: tuple[Candidate, ...]
     requested: _Loans

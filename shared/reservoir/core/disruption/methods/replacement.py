@@ -30,7 +30,7 @@ class Replacement:
 
 
 class _Underway:
-    """Replacements that have begun: one that takes capacity away for a while is not begun beside others."""
+    """Replacements that have begun; one that takes capacity away for a while does not begin while another runs."""
 
     def __init__(self, claims: Mapping[str, NodeClaim]) -> None:
         marked = [

@@ -50,7 +50,7 @@ def _is_movable(it: CapacityReservation, now: datetime) -> bool:
 
 
 def is_tagged_movable(it: CapacityReservation) -> bool:
-    """Whether the owner lets units go; not while some are lent: EC2 cancels a reservation that is emptied.
+    """Whether the owner lets units move; not while some are lent: EC2 cancels a reservation that is emptied.
 
     EC2 shows tags to the owner only, so a reservation that is shared with us never qualifies.
     """
@@ -71,7 +71,7 @@ def _likeness(it: CapacityReservation) -> tuple[str, ...]:
 
 
 def spare_units(source: CapacityReservation) -> int:
-    """Free units that may go; one always stays, because EC2 cancels a reservation that it has emptied.
+    """Return the free units that may move; one always stays, because EC2 cancels a reservation that it has emptied.
 
     Units that are leased beside EC2's count may be on their way out already.
     """

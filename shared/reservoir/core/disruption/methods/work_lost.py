@@ -24,7 +24,7 @@ class WorkLost:
                 self._hosts.setdefault(gang, set()).add(node.claim_id)
 
     def has_gang(self, candidate: Candidate) -> bool:
-        """Whether a gang is on the node, which goes whole."""
+        """Whether a gang is on the node; gangs are drained as a whole."""
         return bool(self._gangs(candidate.node.placements))
 
     def together(self, candidate: Candidate) -> frozenset[str]:

@@ -17,7 +17,7 @@ from reservoir.core.model.snapshot import PlacedReplicas
 
 @dataclass(frozen=True, slots=True)
 class CommandPart:
-    """Nodes that go, and what takes their place: launches and empty nodes that would have gone too.
+    """Nodes to be ended, and their replacements: launches, and empty nodes that would have been ended too.
 
     ``launches``: which of the command's planned nodes are among these, by position.
     """
@@ -29,7 +29,7 @@ class CommandPart:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _PricedHost:
-    """A node that replicas go to and that has a price; one of the command's planned nodes, or an empty node."""
+    """A node with a price that gets replicas: one of the command's planned nodes, or an empty node."""
 
     price: int  # atto-USD an hour
     placements: tuple[PlacedReplicas, ...]
@@ -40,7 +40,7 @@ class _PricedHost:
 def parts_of(
     removed: Sequence[Candidate], plan: Plan, idle: Mapping[str, int]
 ) -> tuple[CommandPart, ...]:
-    """Divide a command, cheapest nodes first; ``idle`` has the prices of empty nodes that would go by themselves.
+    """Divide a command, cheapest nodes first; ``idle`` has the prices of empty nodes that would be ended in any case.
 
     A node whose replicas all go to other nodes that stay is a part of its own.
     """

@@ -25,7 +25,7 @@ SPOT_TO_SPOT_TYPES_MIN: Final = 15
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A command's plan, with the alternatives that keep it worth while, and which of its nodes may not go, and why."""
+    """A command's plan, with the alternatives that still save money, and the nodes that may not end, with reasons."""
 
     plan: Plan
     refusals: Mapping[str, str]  # by claim
@@ -100,7 +100,7 @@ class PriceRule:
 
     # Branches: one question after the other, each with its own words.
     def _refusals(self, part: CommandPart, launched: Set[OfferingKey]) -> dict[str, str]:
-        """Return the reasons of nodes that may not go with this part: those that could as well stay, or else all."""
+        """Return the reasons why nodes of this part may not end: of those that could as well stay, or else of all."""
         alike = [
             candidate for candidate in part.removed if _offering_of(candidate) in launched
         ]
@@ -172,7 +172,7 @@ class PriceRule:
         return _price(part.removed) - self._cost(part.plan)
 
     def _cost(self, plan: Plan) -> int:
-        """Return the hourly cost of what the plan launches, and of units that it keeps and that would go back."""
+        """Return the hourly cost of the plan's launches, and of units that it keeps and that would be given back."""
         return launch_cost(plan) + sum(
             self.idle.get(placement.claim_id, 0) for placement in plan.existing
         )
