@@ -801,11 +801,30 @@ def test_the_function_writes_nothing_over_what_moved_since_it_was_looked_at(
     )
     with pytest.raises(ConflictError):
         stack.change_policy(request)
-    older = {**stored[0].manifest}
+    older = {**next(row.manifest for row in stored if row.kind is PolicyKind.NODE_POOL)}
     older["metadata"] = {**older["metadata"], "resourceVersion": "99"}
+    older["spec"] = {**older["spec"], "weight": 99}
     with pytest.raises(ConflictError):
         stack.change_policy(PolicyRequest(manifests=[older]))
     assert stack.policy.list_all() == stored
+
+
+def test_a_request_that_is_repeated_because_its_answer_was_lost_is_no_conflict(
+    stack: Stack,
+) -> None:
+    sent: list[PolicyRequest] = []
+    change_policy = stack.change_policy
+
+    def change_twice(request: PolicyRequest) -> None:
+        change_policy(request)
+        sent.append(request)
+        change_policy(request)
+
+    stack.change_policy = change_twice  # type: ignore[method-assign]  # the network repeats it
+    assert invoke(stack, "apply", "-f", POLICY).exit_code == 0
+    done = invoke(stack, "delete", "-f", POLICY, "--yes")
+    assert (done.exit_code, len(sent)) == (0, 2)
+    assert stack.policy.list_all() == ()
 
 
 def test_the_function_looks_at_what_it_is_sent(stack: Stack) -> None:

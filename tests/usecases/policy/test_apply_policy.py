@@ -220,9 +220,24 @@ def test_a_resource_version_that_is_not_the_stored_one_is_a_conflict(
     store: MemoryPolicyStore, version: str
 ) -> None:
     applier(store).apply(files(node_class(), pool()))
-    stale = pool().replace("{name: p}", f"{{name: p, resourceVersion: '{version}'}}")
+    stale = pool(requirement="{key: team, operator: Exists}").replace(
+        "{name: p}", f"{{name: p, resourceVersion: '{version}'}}"
+    )
     with pytest.raises(ConflictError):
         applier(store).apply(files(stale))
+
+
+def test_a_change_that_was_made_already_is_no_conflict(store: MemoryPolicyStore) -> None:
+    changed = files(
+        pool(requirement="{key: team, operator: Exists}").replace(
+            "{name: p}", "{name: p, resourceVersion: '1'}"
+        )
+    )
+    applier(store).apply(files(node_class(), pool()))
+    applier(store).apply(changed)
+    again = applier(store).apply(changed)
+    assert again.effective == ()
+    assert store.commit_count == 2
 
 
 def test_an_object_that_was_deleted_meanwhile_is_not_created_again_by_an_edit(

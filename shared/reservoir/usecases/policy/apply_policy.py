@@ -1,6 +1,6 @@
 """Apply and delete policy: read, check, compare, and write all or nothing."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -147,7 +147,12 @@ class ApplyPolicy:
             raise
         if errors_of(problems):
             raise ManifestError(problems)
-        _check_versions(wanted, stored)
+        unchanged = {
+            (change.kind, change.name)
+            for change in changes
+            if change.change is Change.UNCHANGED
+        }
+        _check_versions(wanted, stored, unchanged)
         _check_removed(removed_at or {}, stored)
         return self._commit(
             Outcome(tuple(sorted(changes, key=_order)), tuple(problems)), dry_run=dry_run
@@ -353,9 +358,16 @@ def _switched(
 
 
 def _check_versions(
-    wanted: Mapping[Name, Read], stored: Mapping[Name, PolicyObject]
+    wanted: Mapping[Name, Read], stored: Mapping[Name, PolicyObject], unchanged: Set[Name]
 ) -> None:
+    """Refuse to write over what somebody else wrote meanwhile. Raises ConflictError.
+
+    An object that is stored as it is wanted is not written at all. A request that is repeated because its answer was
+    lost finds its own objects so, and nobody else was faster.
+    """
     for name, read in wanted.items():
+        if name in unchanged:
+            continue
         version = getattr(read.manifest.metadata, "resource_version", None)
         current = stored.get(name)
         if version is not None and version != (
