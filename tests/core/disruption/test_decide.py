@@ -447,6 +447,38 @@ def test_drift_in_a_full_reservation_terminates_first_one_at_a_time() -> None:
     assert "waits for another" in refusal(it.decide(), "b")
 
 
+@pytest.mark.parametrize(
+    "on_its_way",
+    [
+        {"state": ClaimState.PLANNED, "waits_for_slot": True},
+        {"state": ClaimState.LAUNCHED, "replaces": ("ended",)},
+    ],
+    ids=["awaits the slot", "starts in it"],
+)
+def test_no_second_node_leaves_a_full_reservation_before_the_first_is_replaced(
+    on_its_way: dict[str, Any],
+) -> None:
+    it = fleet(
+        pools=(node_pool("default", RESERVED, static_hash="new"),),
+        reservations=(reservation("cr-1", "large", 2, 0),),
+    )
+    for name, hashed in (("a", "old"), ("b", "new")):
+        it.add_node(
+            name,
+            "large",
+            RESERVED,
+            {"default/big": 1},
+            reservation_id="cr-1",
+            node_pool_hash=hashed,
+        )
+    it.claims["b"] = replace(it.claims["b"], **on_its_way)
+
+    assert it.decide().commands == ()
+    assert "waits for another terminate-first replacement of its pool" in refusal(
+        it.decide(), "a"
+    )
+
+
 def test_a_demoted_node_drifts_only_where_on_demand_is_not_allowed() -> None:
     # ODCR RFC, "Drift" and goal 9; S-76
     for markets, drifts in (((RESERVED,), True), ((RESERVED, ON_DEMAND), False)):
