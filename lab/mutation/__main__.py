@@ -58,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
     """Try the mutants that are asked for, print what survived, and keep or judge the figures."""
     parser = argparse.ArgumentParser(prog="python -m lab.mutation", description=__doc__)
     parser.add_argument(
-        "--room", choices=[room.name for room in ROOMS], help="this one alone"
+        "--room", action="append", choices=[room.name for room in ROOMS], help="these alone"
     )
     parser.add_argument("--sample", type=int, help="so many of each room, drawn by chance")
     parser.add_argument("--seed", type=int, default=1, help="another draw")
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
         "--at-least", type=float, help="keep no figures; fail below so many percent of all"
     )
     asked = parser.parse_args(arguments)
-    rooms = [room for room in ROOMS if asked.room in (None, room.name)]
+    rooms = [room for room in ROOMS if asked.room is None or room.name in asked.room]
     if asked.at_least is None:
         for room in rooms:
             figures, survivors = _room_tried(room, asked.sample, asked.seed, asked.workers)
