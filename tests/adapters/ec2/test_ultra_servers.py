@@ -12,11 +12,16 @@ from reservoir.core.model.capacity_reservation import (
 )
 
 
-def buy(cloud: Cloud, instance_type: str, ultraserver_type: str | None = None) -> str:
+def buy(
+    cloud: Cloud,
+    instance_type: str,
+    ultraserver_type: str | None = None,
+    zone: str = "us-east-1a",
+) -> str:
     bought = cloud.control(
         "purchase_capacity_block",
         instance_type=instance_type,
-        zone="us-east-1a",
+        zone=zone,
         count=1,
         ultraserver_type=ultraserver_type,
     )
@@ -62,7 +67,7 @@ def test_without_blocks_nothing_is_asked() -> None:
     cloud.reserve(1)
     reader = Ec2ReservationReader(cloud.ec2, None)
     read(reader)
-    buy(cloud, "trn2u.48xlarge")
+    buy(cloud, "trn2u.48xlarge", zone="us-east-1b")
     (block,) = (
         reservation
         for reservation in read(reader).values()

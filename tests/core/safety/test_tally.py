@@ -146,7 +146,7 @@ def test_a_lift_opens_what_was_shut() -> None:
 def test_a_kind_that_is_shut_says_that_a_person_must_lift_it_and_one_that_is_not_does_not() -> (
     None
 ):
-    lifts = "; no more do until a person lifts it"
+    lifts = "; no more may end until a person lifts the bound"
     latching = Bound(10, 1, 50, latches=True)
     assert ask(empty(), FLEET[:5], bound=latching).why.endswith(f"and 0 have{lifts}")
     assert ask(empty(), FLEET[:5]).why.endswith("and 0 have")
