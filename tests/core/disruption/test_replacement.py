@@ -9,6 +9,7 @@ from tests.core.disruption.world import (
     SMALL,
     Fleet,
     node_pool,
+    refusal,
     reservation,
     short,
     workload,
@@ -54,3 +55,29 @@ def test_a_node_that_goes_before_its_replacement_keeps_its_place_under_the_limit
 
 def test_under_a_limit_with_room_both_are_replaced() -> None:
     assert replaced(fleet(nodes_max=3).decide().commands) == {"a": 1, "b": 2}
+
+
+def test_a_unit_that_comes_free_in_the_same_pass_is_waited_for() -> None:
+    pool = node_pool("default", RESERVED, ON_DEMAND, static_hash="new")
+    whole = workload("whole", 8)
+    it = Fleet(
+        (SMALL, short(LARGE)),
+        (pool,),
+        {**WORK, whole.key: whole},
+        (reservation("cr", "large", 2, 0),),
+    )
+    work = {"moves": {"default/one": 1, "default/two": 1}, "stays": {whole.key: 1}}
+    for name, replicas in work.items():
+        it.add_node(
+            name,
+            "large",
+            RESERVED,
+            replicas,
+            reservation_id="cr",
+            node_pool_hash="old",
+        )
+
+    decision = it.decide()
+
+    assert replaced(decision.commands) == {"moves": 2}
+    assert "waits for a unit of its reservation" in refusal(decision, "stays")
