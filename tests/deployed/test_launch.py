@@ -89,6 +89,18 @@ def policy(world: World, tmp_path_factory: pytest.TempPathFactory) -> None:
     world.aws.clock.advance(timedelta(minutes=2))
 
 
+def fail_launches(world: World, code: str, *, status: int, count: int = 1) -> None:
+    """Have EC2 refuse the next whole launches; dry runs of classes, which come at any time, are answered."""
+    world.aws.ec2(
+        "fail_calls",
+        operation="CreateFleet",
+        code=code,
+        status=status,
+        count=count,
+        dry_run=False,
+    )
+
+
 def submit(world: World, name: str, story: str, replicas: int = 1, **spec: Any) -> str:
     """Ask for replicas that fill a node each, on the pool of a story; return the workload's key."""
     key, requests = f"launch/{name}", {"cpu": "6", "memory": "10Gi"}
@@ -319,7 +331,7 @@ def test_an_answer_that_is_lost_launches_one_set_of_instances(world: World) -> N
 def test_a_whole_call_without_an_answer_leads_to_the_next_market_within_two_minutes(
     world: World, code: str
 ) -> None:
-    world.aws.ec2("fail_calls", operation="CreateFleet", code=code, status=503, count=2)
+    fail_launches(world, code, status=503, count=2)
     before = {instance.id for instance in world.look().live()}
     started_at = world.aws.clock.now()
     key = submit(world, code.lower(), code.lower())
@@ -333,7 +345,7 @@ def test_a_whole_call_without_an_answer_leads_to_the_next_market_within_two_minu
 def test_a_token_that_ec2_knows_otherwise_leads_to_the_next_market_within_two_minutes(
     world: World,
 ) -> None:
-    world.aws.ec2("fail_calls", operation="CreateFleet", code=MISMATCH, status=400)
+    fail_launches(world, MISMATCH, status=400)
     before = {instance.id for instance in world.look().live()}
     started_at = world.aws.clock.now()
     key = submit(world, "known-token", "known-token")

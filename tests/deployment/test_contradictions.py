@@ -58,7 +58,8 @@ def test_a_region_that_only_the_environment_names_is_refused_like_one_of_the_set
         deployment(tmp_path, "production", "{}"), account, nothing, cdk, calls.append
     )
     with pytest.raises(
-        ManifestError, match="region: cn-north-1 is not served: prices in China are in CNY"
+        ManifestError,
+        match="region: cn-north-1 is not supported: prices in China are in CNY",
     ):
         action.run((), to_older=False)
     assert calls == []

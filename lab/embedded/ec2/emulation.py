@@ -182,7 +182,9 @@ class Ec2Emulation:
                 self.world.throttle.take_call(
                     call.operation, call.parameters, self.world.now()
                 )
-            self.world.faults.before_call(call.operation)
+            self.world.faults.before_call(
+                call.operation, is_dry_run=bool(call.parameters.get("DryRun"))
+            )
             reply = self._perform(call, body, request_id)
         except ServiceException as error:  # moto refuses a volume or an address of a launch
             return self._protocol.refuse(Ec2Error(error.code, error.message), request_id)

@@ -248,6 +248,14 @@ def test_reset_makes_the_account_new(cloud: Cloud) -> None:
     assert {i["State"]["Name"] for i in cloud.instances()} == {"running"}
 
 
+def test_a_fault_can_leave_dry_runs_alone(cloud: Cloud) -> None:
+    cloud.control("fail_calls", operation="RunInstances", dry_run=False)
+    with refused("DryRunOperation"):
+        cloud.run(DryRun=True)
+    with refused("RequestLimitExceeded"):
+        cloud.run()
+
+
 def test_clear_faults_ends_all_weather(cloud: Cloud) -> None:
     cloud.control("set_pool_capacity", instance_type=TYPE, zone=ZONE_A, capacity=0)
     cloud.control("refuse_launches")

@@ -8,13 +8,21 @@ from lab.embedded.ec2.api.errors import Ec2Error, ResponseLostError
 
 @dataclass
 class CallFault:
-    """The next ``count`` calls of ``operation`` fail with ``code`` before they have any effect."""
+    """The next ``count`` calls of ``operation`` fail with ``code`` before they have any effect.
+
+    ``dry_run``: only dry runs, or only calls that are none; None: all.
+    """
 
     operation: str
     code: str
     message: str
     count: int = 1
     status: int = 400
+    dry_run: bool | None = None
+
+    def matches(self, operation: str, *, is_dry_run: bool) -> bool:
+        """Whether the call is one of those."""
+        return self.operation == operation and self.dry_run in (None, is_dry_run)
 
 
 @dataclass
@@ -57,7 +65,7 @@ class Faults:
     # by operation: how the call after one whose answer was lost is refused
     refused_repeats: dict[str, str] = field(default_factory=dict)
 
-    def before_call(self, operation: str) -> None:
+    def before_call(self, operation: str, *, is_dry_run: bool = False) -> None:
         """Refuse the call if a fault waits for it.
 
         Raises
@@ -65,7 +73,8 @@ class Faults:
         Ec2Error
             What a test has ordered.
         """
-        fault = next((f for f in self.calls if f.operation == operation), None)
+        matching = (f for f in self.calls if f.matches(operation, is_dry_run=is_dry_run))
+        fault = next(matching, None)
         if fault is None:
             return
         fault.count -= 1

@@ -76,9 +76,13 @@ def fail_calls(
     message: str = "Request limit exceeded.",
     count: int = 1,
     status: int = 503,
+    dry_run: bool | None = None,
 ) -> dict[str, Any]:
-    """Refuse the next calls of an operation before they have any effect; a throttle unless told otherwise."""
-    world.faults.calls.append(CallFault(operation, code, message, count, status))
+    """Refuse the next calls of an operation before they have any effect; a throttle unless told otherwise.
+
+    ``dry_run``: only dry runs, or only calls that are none; None: all.
+    """
+    world.faults.calls.append(CallFault(operation, code, message, count, status, dry_run))
     return {}
 
 
