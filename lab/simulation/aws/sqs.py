@@ -100,6 +100,16 @@ class Sqs:
                 self._hide(queue, message, delays[message.receipt] * SECOND)
         return {}
 
+    def get_queue_attributes(self, **request: Any) -> Mapping[str, Any]:
+        """GetQueueAttributes: how many messages wait to be received, and nothing else."""
+        queue = self.queues[request["QueueUrl"]]
+        now = self._kernel.now_us
+        waiting = sum(
+            not message.in_flight and message.visible_us <= now
+            for message in queue.messages
+        )
+        return {"Attributes": {"ApproximateNumberOfMessages": str(waiting)}}
+
     def receive_message(self, **request: Any) -> Mapping[str, Any]:
         """ReceiveMessage, of a queue that no function polls."""
         queue = self.queues[request["QueueUrl"]]
