@@ -184,7 +184,7 @@ def test_destroy_is_refused_while_protected_and_while_something_runs(
     instance_id = launched["Instances"][0]["InstanceId"]
     running = machine.make("destroy", typed="production\n")
     assert running.returncode != 0
-    assert f"nobody would end them: {instance_id}" in " ".join(running.stdout.split())
+    assert f"nothing would end them: {instance_id}" in " ".join(running.stdout.split())
     assert machine.stack()["StackStatus"].endswith("_COMPLETE")
     ec2.terminate_instances(InstanceIds=[instance_id])
     machine.aws.clock.advance(timedelta(minutes=2))

@@ -56,7 +56,7 @@ def _text(pattern: str, sentence: str) -> tuple[Any, Any]:
 def _of_a_served_partition(region: str) -> str:
     reason = unserved(region)
     if reason is not None:
-        raise broken("partition", f"is not served: {reason}")
+        raise broken("partition", f"is not supported: {reason}")
     return region
 
 
