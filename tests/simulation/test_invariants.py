@@ -252,6 +252,15 @@ def test_an_instance_that_nobody_has(scene: Scene) -> None:
         seen.ended(run)
 
 
+def test_a_function_that_calls_what_is_not_there(scene: Scene) -> None:
+    seen = scene.see(launches.FunctionsFailOfAwsAlone)
+    refused = Run(1, Function.LAUNCH, 0, 0, outcome="failed", error="ThrottledError: no")
+    seen.ended(refused)
+    seen.ended(replace(refused, outcome="killed", error="AttributeError: 'Sqs' ..."))
+    with pytest.raises(Violation, match="launch failed: AttributeError: 'Sqs'"):
+        seen.ended(replace(refused, error="AttributeError: 'Sqs' ..."))
+
+
 def test_more_instances_than_claims(scene: Scene) -> None:
     scene.world.ec2.add(replace(_instance(), batch_id="b-1"))
     with pytest.raises(Violation, match="b-1 has 0 claims and 1 instances"):

@@ -102,6 +102,17 @@ class NoClaimWaitsForEver(Invariant):
                 self.refute(f"{claim.id} is {claim.state} since {claim.created_at}")
 
 
+class FunctionsFailOfAwsAlone(Invariant):
+    """A function fails by what AWS answers or by being killed, never by a mistake in the code or in a stand-in."""
+
+    # what Python raises where something is called that is not there, or with other arguments
+    _MISTAKES = ("AttributeError", "NameError", "NotImplementedError", "TypeError")
+
+    def ended(self, run: Run) -> None:
+        if run.outcome == "failed" and run.error.startswith(self._MISTAKES):
+            self.refute(f"{run.function} failed: {run.error}")
+
+
 class EverythingBacksOff(Invariant):
     """No minute has more launches and passes than work and back-off explain: nothing repeats as fast as it can."""
 

@@ -18,6 +18,7 @@ from lab.simulation.invariants.demand import (
 )
 from lab.simulation.invariants.launches import (
     EverythingBacksOff,
+    FunctionsFailOfAwsAlone,
     NoClaimWaitsForEver,
     NoInstanceStaysWithoutAClaim,
     NothingIsLaunchedTwice,
@@ -79,6 +80,7 @@ INVARIANTS: Final[tuple[type[Invariant], ...]] = (
     NothingIsAskedForTooLate,
     WhatWasShortRests,
     EverythingBacksOff,
+    FunctionsFailOfAwsAlone,
     ClaimsOnlyMoveForward,
     NothingIsPlacedInABlockThatDrains,
     BlocksAreDrainedInTime,
