@@ -103,12 +103,8 @@ def _ways(
         if _leads_out(table):
             continue
         serving = [endpoint for endpoint in endpoints if _serves(endpoint, table)]
-        closed = [
-            each
-            for each in serving
-            if any(_is_of(each, name, place.region) for name in SERVICES)
-            and not _lets_in(place, each, shown, groups)
-        ]
+        needed = [each for each in serving if _is_needed(each, place.region)]
+        closed = [each for each in needed if not _lets_in(place, each, shown, groups)]
         if closed:
             names = ", ".join(sorted(each["VpcEndpointId"] for each in closed))
             message = f"security groups of {names} let no HTTPS in from {subnet}"
@@ -122,6 +118,11 @@ def _ways(
         for name in lacking:
             message = f"from {subnet} nothing leads to {name}: {_WITHOUT[name]}"
             yield Finding(Severity.WARNING, _CHECK, message, advice)
+
+
+def _is_needed(endpoint: _Shown, region: str) -> bool:
+    """Whether an endpoint leads to a service that functions call."""
+    return any(_is_of(endpoint, name, region) for name in SERVICES)
 
 
 def _lets_in(
